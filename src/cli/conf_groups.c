@@ -193,7 +193,7 @@ static bool same_numbers(const sk_optim *a, const sk_optim *b)
 static void complete_groups(sk_job *job)
 {
     const sk_optim *o = sk_optim_find(job->optim_name), *rest;
-    if (!o->whole) return;
+    if (!o->matrix) return;
     sk_assert(o->rest && sk_optim_find(o->rest)); /* kernel/optim.h: needed with whole */
     sk_param_group *g = add_group(job, "matrix", o);
     if (g) memcpy(g->knob, job->knob, sizeof g->knob);

@@ -132,7 +132,7 @@ static const struct {
     [DECAY] = {"layer_decay", 0},
     [EXTRAS] = {"extras", 0}, /* bits of sk_extra_kind */
     [NORMS_BY] = {"norms_by", 0},
-    [WORK] = {"work", 0}, /* sk_whole_work */
+    [WORK] = {"work", 0}, /* sk_matrix_work */
 };
 
 bool sk_model_routes(const sk_model *m)
@@ -192,7 +192,7 @@ static void set_sizes(sk_trial *t, const double *v)
     t->adascale = t->noise ? v[ADASCALE] : 0;
     t->extras = (unsigned)v[EXTRAS];
     t->norms_by = (int)v[NORMS_BY];
-    t->whole = (sk_whole_work)((int)v[WORK] % (SK_WHOLE_CUT + 1));
+    t->matrix_work = (sk_matrix_work)((int)v[WORK] % (SK_MATRIX_CUT + 1));
     t->fuse = v[FUSE] != 0;
     t->delay_us = (int)v[DELAY];
     t->hosts = (int)fmin(v[HOSTS], SK_TEST_RANKS);
@@ -348,7 +348,7 @@ static void draw_machine(pair *p)
     draw_knobs(p, optim);
     if (one_in(4)) say(p->model, " matrix=%s", ANY(sk_optim_parts)->name);
     put(p, CYCLE, one_in(4) ? 0.8 : 0);
-    put(p, WORK, one_in(2) ? 0 : pick(1, SK_WHOLE_CUT));
+    put(p, WORK, one_in(2) ? 0 : pick(1, SK_MATRIX_CUT));
 }
 
 static bool has(const sk_model *m, const char *field)

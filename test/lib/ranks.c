@@ -101,7 +101,7 @@ void sk_trial_options(const sk_trial *t, sk_compile_opts *o)
                            .q8_least = t->q8_least,
                            .late = t->late,
                            .noise = t->noise,
-                           .whole = t->whole,
+                           .matrix_work = t->matrix_work,
                            .ema = t->ema,
                            .gpu = t->gpu,
                            .host_of = t->hosts > 1 ? host_of : NULL};
@@ -303,8 +303,8 @@ void sk_trial_groups(sk_trial *t)
     const sk_optim *o = t->own_optim ? t->own_optim : sk_optim_find(t->optim ? t->optim : "adamw");
     t->n_groups = 0;
     if (t->matrix) add_group(t, "matrix", t->matrix, 0.5);
-    else if (o->whole) add_group(t, "matrix", o->name, 1);
-    if (o->whole) add_group(t, "rest", o->rest, 1);
+    else if (o->matrix) add_group(t, "matrix", o->name, 1);
+    if (o->matrix) add_group(t, "rest", o->rest, 1);
 }
 
 sk_knobs sk_trial_knobs(const sk_trial *t, const sk_optim *o)

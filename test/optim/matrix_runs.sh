@@ -1,5 +1,5 @@
 #!/bin/bash
-# owners.sh - matrices with owners and cut matrices in runs: resume, other layouts, what explain tells.
+# matrix_runs.sh - matrices with owners and cut matrices in runs: resume, other layouts, what explain tells.
 #
 # In canonical order runs with owners (dp=2 without zero, tp=2), resumed on other layouts and with layouts that change on the
 # way, end with the bytes of one rank.  In fast order a run that is resumed ends with the bytes of the run that is not.
@@ -38,4 +38,4 @@ told layout=tp=2 optim.work=cut "matrices h.0.fc.w and [0-9]* alike: muon by all
 told layout="dp=2 tp=2 zero=1" optim.work=cut "matrices h.0.fc.w and [0-9]* alike: muon by 2 owners along dp, cut over tp"
 "$skein" explain model=tiny optim.name=muon optim.work=some >out 2>&1 && fail "optim.work=some is taken"
 grep -q "optim.work" out || fail "optim.work=some is refused with: $(cat out)"
-echo "owners: $runs runs end with the bytes that they must"
+echo "matrix_runs: $runs runs end with the bytes that they must"
