@@ -7,7 +7,7 @@
 . "$(dirname "$0")/../lib/runs.sh"
 
 cases=0 wrong=0
-job=(model=tiny data.train=text train.steps=4 train.batch=4 train.seq=32 sample.every=0 val.every=0 log.every=0)
+job=(model=tiny data.train=text train.threads=1 train.steps=4 train.batch=4 train.seq=32 sample.every=0 val.every=0 log.every=0)
 
 bad() {
     echo "$*"
