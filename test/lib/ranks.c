@@ -56,7 +56,7 @@ static bool has_factors(const void *ctx, const sk_tensor *x)
 {
     const struct asks *k = ctx;
     const sk_trial *t = k->t;
-    int group = sk_param_group_of(k->g, x, t->groups, t->n_groups);
+    int group = sk_param_group_asked(k->g, x, t->groups, t->n_groups);
     return (group ? t->groups[group - 1].optim : optim_of(t))->factors;
 }
 
