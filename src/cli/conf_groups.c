@@ -220,7 +220,7 @@ static sk_status add_half(reader *r, const char *match, const sk_optim *o)
 }
 
 /* Without an optimizer: the job's, or of one for matrices that and the one for the rest.  Matrices
- * without Kronecker factors are of the rest (param_groups.c). */
+ * without Kronecker factors are of the rest (program/param_groups.c). */
 static sk_status add_halves(reader *r, const char *match, const sk_optim *own)
 {
     const sk_optim *rest = rest_of(own);
