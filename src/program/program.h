@@ -490,7 +490,9 @@ char *sk_program_print(const sk_program *p, sk_arena *a);
 char *sk_program_print_marks(const sk_program *p, sk_arena *a); /* with the attributes above */
 char *sk_program_memory(const sk_program *p, sk_arena *a);      /* bytes by kind */
 char *sk_program_matrix_work(const sk_program *p, sk_arena *a); /* who works on whole matrices */
-char *sk_inst_print(const sk_program *p, int pc, sk_arena *a);  /* one line, no newline */
+/* Is any of them worked on so? */
+bool sk_program_matrix_work_is(const sk_program *p, sk_matrix_work asked);
+char *sk_inst_print(const sk_program *p, int pc, sk_arena *a); /* one line, no newline */
 uint64_t
 sk_program_hash(const sk_program *p); /* equal on all ranks: model, layout, version, choices */
 

@@ -293,6 +293,17 @@ const sk_matrix_kind *sk_matrix_kind_of(const sk_lowering *e, const sk_param_pla
 
 /* --- for people --- */
 
+bool sk_program_matrix_work_is(const sk_program *p, sk_matrix_work asked)
+{
+    const sk_matrix_placement *w = p->matrices;
+    for (int i = 0; w && i < w->n; i++) {
+        const sk_matrix_kind *k = &w->v[i];
+        sk_matrix_work done = k->distributed ? SK_MATRIX_BY_OWNER : SK_MATRIX_BY_ALL;
+        if (done == asked || (asked == SK_MATRIX_CUT && k->cut >= 0)) return true;
+    }
+    return false;
+}
+
 /* "matrices h.0.fc.w and 11 alike: muon by 8 owners along dp, cut over tp" */
 char *sk_program_matrix_work(const sk_program *p, sk_arena *a)
 {
