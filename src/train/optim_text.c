@@ -17,11 +17,12 @@ static void add_number(sk_out *o, const sk_knob *k, double x)
     else sk_out_add(o, "%.6g", x);
 }
 
-static void add_knob(sk_out *o, const sk_knob *k, const double *x)
+static void add_knob(sk_out *o, const sk_optim *optim, const sk_knob *k, const double *knob)
 {
-    int n = sk_knob_list(k);
+    int n = sk_knob_list(k), first = (int)(k - optim->knobs);
+    const double *x = knob + first;
     bool other = false;
-    for (int i = 0; i < n; i++) other |= x[i] != k[i].usual;
+    for (int i = 0; i < n; i++) other |= x[i] != sk_knob_usual(optim, first + i, knob);
     if (!other) return;
     sk_out_add(o, " %s=%s", sk_knob_key(k), n > 1 ? "[" : "");
     for (int i = 0; i < n; i++) {
@@ -36,7 +37,7 @@ static void add_optim(sk_out *o, const sk_optim *optim, double lr, const double 
     sk_out_add(o, "%s lr=%.6g", optim->name, lr);
     for (const sk_knob *k = optim->knobs; k->name; k += sk_knob_list(k))
         if (k->role != SK_KNOB_LR && sk_knob_used(optim->knobs, k, knob))
-            add_knob(o, k, knob + (k - optim->knobs));
+            add_knob(o, optim, k, knob);
 }
 
 static int64_t count(const sk_setup *s, int group)
