@@ -137,7 +137,7 @@ typedef struct sk_lowering {
     sk_ints layers;              /* of the task being written, in its order */
     const sk_whole_place *whole; /* where the work on matrices is done: whole_place.c */
     int noise;                   /* buffer that SUMSQ adds to; -1: none */
-    int noise_micro;             /* the micro-batch that SUMSQ takes gradients of */
+    int noise_micro;             /* that SUMSQ takes gradients of; in deterministic order of all */
     struct {
         sk_leaf *v;
         int n, cap;

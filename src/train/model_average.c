@@ -2,7 +2,6 @@
 #include "train/model_average.h"
 #include "base/file_io.h"
 #include "base/strings.h"
-#include "train/checksums.h"
 #include "train/hf_config.h"
 #include "train/model_export.h"
 #include "train/rundir.h"
@@ -51,11 +50,9 @@ static sk_status open_checkpoint(sk_arena *a, sk_average_of *x)
 static sk_status open_directory(sk_arena *a, sk_average_of *x)
 {
     unsigned types = 0;
-    bool summed;
-    SK_TRY(sk_checksums_verify(x->path, NULL, &summed));
     SK_TRY(sk_hf_config(x->path, &x->model, &x->hyper));
     SK_TRY(sk_hf_shapes_of(a, x->model, &x->hyper, &x->shapes, &x->n_shapes));
-    SK_TRY(sk_hf_check(x->path, x->model, &x->hyper, x->shapes, x->n_shapes));
+    SK_TRY(sk_hf_check(x->path, x->model, &x->hyper, x->shapes, x->n_shapes, sk_all_chunks));
     SK_TRY(sk_hf_types(x->path, x->model, &x->hyper, x->shapes, x->n_shapes, &types));
     x->type = type_of(types);
     return sk_export_model_tokens(a, x->path, "", &x->hyper, &x->with);
