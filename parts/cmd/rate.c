@@ -26,7 +26,8 @@ static const char usage[] =
     "test\n"
     "ends early when the loss diverges.  It uses the job's data, layout and device, and writes\n"
     "nothing but the picture: schedule, warmup, run, ckpt.*, val.*, log.* and sample.* are not\n"
-    "used.  Rates of optim.groups keep their ratio to optim.lr, and are suggested with it.\n"
+    "used; of train.batch_schedule and train.relayout the first batch and layout are.  Rates of\n"
+    "optim.groups keep their ratio to optim.lr, and are suggested with it.\n"
     "    skein rate model=nano -n 2 --svg rate.svg\n";
 
 static const sk_option options[] = {
@@ -103,6 +104,21 @@ static void note_stops(const sk_job *job)
                 said);
 }
 
+/* The test is of the first phase: optim.lr is the rate of its batch. */
+static void note_phases(const sk_job *job)
+{
+    if (*job->batch_schedule)
+        fprintf(stderr,
+                "skein: note: train.batch_schedule is \"%s\": the range test has its first batch, "
+                "%lld, in all steps\n",
+                job->batch_schedule, (long long)job->batch);
+    if (*job->relayout)
+        fprintf(stderr,
+                "skein: note: train.relayout is \"%s\": the range test has the first layout in all "
+                "steps\n",
+                job->relayout);
+}
+
 /* What a training has and this does not. */
 static sk_status only_steps(sk_job *job, const sk_range *r, bool in_words)
 {
@@ -118,6 +134,7 @@ static sk_status only_steps(sk_job *job, const sk_range *r, bool in_words)
                        "optim.adascale=0",
                        (long long)job->adascale, (long long)(job->batch / job->adascale));
     note_stops(job);
+    note_phases(job);
     job->stop_loss = job->stop_accuracy = 0;
     job->relayout[0] = job->batch_schedule[0] = 0;
     job->val_every = job->sample_every = job->trace = 0;
