@@ -21,10 +21,11 @@ static const char usage[] =
     "usage: skein rate [FILE.yaml] [key=value ...] [-n RANKS] [--from LR] [--to LR] [--steps N]\n"
     "                  [--stop FACTOR] [--svg FILE] [-o csv|json|md]\n\n"
     "Learning-rate range test (Smith 2015): trains the job for N steps while the rate grows\n"
-    "exponentially, shows the loss over the rate, and suggests optim.lr: where the loss falls\n"
-    "fastest, but at least a tenth and at most a third of the rate at which it is lowest.  The "
-    "test\n"
-    "ends early when the loss diverges.  It uses the job's data, layout and device, and writes\n"
+    "exponentially, shows the loss over the rate, and suggests optim.lr: where the loss has done\n"
+    "nine tenths of its fall, or, if it diverges later, the middle of that rate and a third of "
+    "the\n"
+    "one at which the loss rises again.  The test ends when the loss diverges.  It uses the job's "
+    "data, layout and device, and writes\n"
     "nothing but the picture: schedule, warmup, run, ckpt.*, val.*, log.* and sample.* are not\n"
     "used; of train.batch_schedule and train.relayout the first batch and layout are.  Rates of\n"
     "optim.groups keep their ratio to optim.lr, and are suggested with it.\n"
@@ -278,8 +279,11 @@ static void print_advice(FILE *to, const sk_range_curve *c, const sk_range_advic
                 d->smooth[0] - low, d->noise);
         return;
     }
-    fprintf(to, "lowest    loss %.4g at %.3g; a tenth of that rate is %.3g\n", low, at, at / 10);
+    fprintf(to, "lowest    loss %.4g at %.3g\n", low, at);
     fprintf(to, "steepest  at %.3g\n", c->v[d->steepest].lr);
+    fprintf(to, "settled   at %.3g: nine tenths of the fall are done\n", c->v[d->settled].lr);
+    if (d->edge >= 0)
+        fprintf(to, "edge      at %.3g: a tenth of the fall is lost again\n", c->v[d->edge].lr);
     if (d->lowest == c->n - 1 && !c->diverged)
         fprintf(to, "note      the loss is lowest at the last rate: a higher --to may show more\n");
     if (groups)

@@ -89,6 +89,9 @@ ok
 # --- sgd diverges, and the test ends then
 "$skein" rate "${small[@]}" optim.name=sgd --to 1e4 >said || fail "sgd"
 grep -q '^diverged  at .*, after [0-9]* of 100 steps: ' said || fail "$(cat said)"
+grep -q '^edge      at ' said && grep -q '^settled   at ' said || fail "what the advice is made of: $(cat said)"
+lr=$(sed -n 's/^try .* optim.lr=//p' said) # the best of 0.01 to 3 is 0.3
+awk -v lr="$lr" 'BEGIN { exit !(lr >= 0.1 && lr <= 1) }' || fail "sgd: it suggests '$lr': $(cat said)"
 grep -q '#  steepest$' said || fail "no mark in the curve: $(cat said)"
 [ "$(grep -c '#' said)" -le 25 ] || fail "a curve of $(grep -c '#' said) rows"
 ok
