@@ -238,6 +238,17 @@ static bool is_ours(const char *word, bool groups, bool *and_next)
     return has_key(word, "optim.lr") || (groups && has_key(word, "optim.groups"));
 }
 
+/* Have all parameters a rate of their group, so that nothing reads optim.lr? */
+static bool all_said(const sk_job *job)
+{
+    bool rest = false;
+    for (int i = 0; i < job->n_groups; i++) {
+        if (job->group[i].rate == 1) return false;
+        rest |= !strcmp(job->group[i].match, "rest");
+    }
+    return rest;
+}
+
 /* The test kept the ratios of all rates, so its advice is for all of them. */
 static char *train_command(sk_arena *a, int argc, char **argv, const sk_job *job, double lr)
 {
@@ -252,7 +263,7 @@ static char *train_command(sk_arena *a, int argc, char **argv, const sk_job *job
     }
     if (groups) add_word(&o, sk_print(a, "optim.groups=%s", groups));
     if (job->min_lr > lr) sk_out_add(&o, " optim.min_lr=%.2g", job->min_lr * lr / job->lr);
-    sk_out_add(&o, " optim.lr=%.2g", lr);
+    if (!groups || job->min_lr > 0 || !all_said(job)) sk_out_add(&o, " optim.lr=%.2g", lr);
     return o.s;
 }
 

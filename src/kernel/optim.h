@@ -99,6 +99,8 @@ typedef struct sk_knob {
     bool fewer;         /* in a list: numbers at its end may be left out, and are 0 */
     const char *words;  /* NULL, or: the value is one of these, the first is 0 */
     const char *only;   /* NULL, or "base=sgd": used only if that knob of the part has this word */
+    bool base; /* words are names of optimizers: the one that is chosen has the defaults of all
+                  knobs that it shares with this optimizer, by name */
     sk_knob_role role;
 } sk_knob;
 
@@ -225,6 +227,9 @@ typedef struct sk_param_group {
     double rate; /* times the rate of the step */
     double knob[SK_MAX_KNOB];
     bool says_decay; /* weight_decay is said of this group: where it has only vectors, they decay */
+    bool matrices;   /* of what matches, only parameters of class matrix */
+    bool half;       /* the second of two that were said as one: the rest of what matches */
+    char alone[32];  /* of one of such two: a number that is said, and only its optimizer has */
 } sk_param_group;
 
 /* The passes of optimizers that leave the rest to `whole` and keep no state of elements: the
@@ -253,6 +258,8 @@ const sk_knob *sk_optim_key(const sk_optim *o, const char *key);
 int sk_knob_list(const sk_knob *first);
 /* Is a knob of this list used, with these numbers?  See sk_knob.only. */
 bool sk_knob_used(const sk_knob *knobs, const sk_knob *k, const double *numbers);
+/* The default of the i-th knob beside these numbers: see sk_knob.base. */
+double sk_knob_usual(const sk_optim *o, int i, const double *numbers);
 /* Which of the optimizer's knobs has this name; -1: none. */
 int sk_optim_knob(const sk_optim *o, const char *name);
 

@@ -489,7 +489,9 @@ char *sk_program_print(const sk_program *p, sk_arena *a);
 char *sk_program_print_marks(const sk_program *p, sk_arena *a); /* with the attributes above */
 char *sk_program_memory(const sk_program *p, sk_arena *a);      /* bytes by kind */
 char *sk_program_whole(const sk_program *p, sk_arena *a);       /* who works on whole matrices */
-char *sk_inst_print(const sk_program *p, int pc, sk_arena *a);  /* one line, no newline */
+/* Is any of them worked on so? */
+bool sk_program_whole_done(const sk_program *p, sk_whole_work asked);
+char *sk_inst_print(const sk_program *p, int pc, sk_arena *a); /* one line, no newline */
 uint64_t
 sk_program_hash(const sk_program *p); /* equal on all ranks: model, layout, version, choices */
 

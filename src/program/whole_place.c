@@ -292,6 +292,17 @@ const sk_whole_kind *sk_whole_kind_of(const sk_lowering *e, const sk_param_plan 
 
 /* --- for people --- */
 
+bool sk_program_whole_done(const sk_program *p, sk_whole_work asked)
+{
+    const sk_whole_place *w = p->whole;
+    for (int i = 0; w && i < w->n; i++) {
+        const sk_whole_kind *k = &w->v[i];
+        sk_whole_work done = k->dealt ? SK_WHOLE_BY_OWNER : SK_WHOLE_BY_ALL;
+        if (done == asked || (asked == SK_WHOLE_CUT && k->cut >= 0)) return true;
+    }
+    return false;
+}
+
 /* "matrices h.0.fc.w and 11 alike: muon by 8 owners along dp, cut over tp" */
 char *sk_program_whole(const sk_program *p, sk_arena *a)
 {

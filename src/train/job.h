@@ -40,6 +40,7 @@ typedef struct sk_job {
     int64_t threads; /* per rank; 0: cores / ranks on this host, at least 1 */
     char optim_name[SK_NAME];
     double lr, min_lr, clip;     /* clip 0: none */
+    bool lr_said, decay_said;    /* beside groups: optim.lr, optim.weight_decay are for all */
     double knob[SK_MAX_KNOB];    /* of the optimizer, in the order of sk_optim.knobs; but lr */
     char groups[SK_LAYOUT_TEXT]; /* optim.groups, as it was said */
     sk_param_group group[SK_MAX_PARAM_GROUPS - 1]; /* and read: groups 1 to n_groups */

@@ -20,11 +20,12 @@ static void add_number(sk_out *o, const sk_knob *k, double x)
     else sk_out_add(o, "%.6g", x);
 }
 
-static void add_knob(sk_out *o, const sk_knob *k, const double *x)
+/* usual: the defaults of the list, which may depend on other numbers of the part. */
+static void add_knob(sk_out *o, const sk_knob *k, const double *x, const double *usual)
 {
     int n = sk_knob_list(k);
     bool other = false;
-    for (int i = 0; i < n; i++) other |= x[i] != k[i].usual;
+    for (int i = 0; i < n; i++) other |= x[i] != usual[i];
     if (!other) return;
     sk_out_add(o, " %s=%s", sk_knob_key(k), n > 1 ? "[" : "");
     for (int i = 0; i < n; i++) {
@@ -34,12 +35,20 @@ static void add_knob(sk_out *o, const sk_knob *k, const double *x)
     sk_out_add(o, "%s", n > 1 ? "]" : "");
 }
 
+static void add_own(sk_out *o, const sk_optim *optim, const sk_knob *k, const double *knob)
+{
+    double usual[SK_MAX_KNOB];
+    int first = (int)(k - optim->knobs);
+    for (int i = 0; i < sk_knob_list(k); i++) usual[i] = sk_knob_usual(optim, first + i, knob);
+    add_knob(o, k, knob + first, usual);
+}
+
 static void add_optim(sk_out *o, const sk_optim *optim, double lr, const double *knob)
 {
     sk_out_add(o, "%s lr=%.6g", optim->name, lr);
     for (const sk_knob *k = optim->knobs; k->name; k += sk_knob_list(k))
         if (k->role != SK_KNOB_LR && sk_knob_used(optim->knobs, k, knob))
-            add_knob(o, k, knob + (k - optim->knobs));
+            add_own(o, optim, k, knob);
 }
 
 static int64_t count(const sk_setup *s, int group)
@@ -74,8 +83,11 @@ static void add_group(sk_out *o, const sk_setup *s, int group)
 static void add_keys(sk_out *o, const sk_job *job)
 {
     const sk_lr *lr = sk_lr_named(job->schedule);
-    for (const sk_knob *k = lr ? lr->knobs : NULL; k && k->name; k += sk_knob_list(k))
-        add_knob(o, k, job->lr_knob + (k - lr->knobs));
+    for (const sk_knob *k = lr ? lr->knobs : NULL; k && k->name; k += sk_knob_list(k)) {
+        double usual[SK_MAX_LR_KNOB];
+        for (int i = 0; i < sk_knob_list(k); i++) usual[i] = k[i].usual;
+        add_knob(o, k, job->lr_knob + (k - lr->knobs), usual);
+    }
     if (job->min_lr > 0) sk_out_add(o, " to %.6g", job->min_lr);
     if (job->warmup) sk_out_add(o, " · warmup %lld", (long long)job->warmup);
     if (job->clip == 0) sk_out_add(o, " · no clipping");

@@ -50,8 +50,8 @@ grep -q '^note .* optim.groups keep their ratio' said || fail "it does not say t
 [ "$(grep -o 'optim.groups=' words | wc -l)" = 1 ] || fail "groups twice: $(cat words)"
 eval "\"$skein\" $(cat words) train.steps=3 log.every=0 sample.every=0 run=grouped" >said 2>&1 || fail "its command: $(cat said)"
 grep -q 'lr=[0-9.]* momentum=0.9, rest: adamw betas=\[0.9, 0.99\] lr=' grouped/config.yaml || fail "other groups: $(cat grouped/config.yaml)"
-groups 'matrix: muon, rest: betas=[0.9,0.95]' # the default of muon does not follow optim.lr; the rest does
-[ "$(ratio 'muon')" = 1 ] || fail "the rate of muon: $(cat words)"
+groups 'matrix: sgd, rest: betas=[0.9,0.95]' # the default of sgd is not optim.lr; the rest has it
+[ "$(ratio 'sgd')" = 100 ] || fail "the rate of sgd: $(cat words)"
 grep -q 'rest: betas=\[0.9,0.95\]. optim.lr=' words || fail "the rest: $(cat words)"
 groups 'vector: weight_decay=0' # follows optim.lr: nothing to say
 ! grep -q '^note .* optim.groups' said || fail "a note about rates that follow: $(cat said)"

@@ -606,6 +606,8 @@ static void model_features(counts *c, const pair *p, const sk_trial *t)
     if (t->cycle > 0) count(c, "cycled momentum", p);
     if (t->noise) count(c, "noise scale", p);
     if (t->adascale > 1) count(c, "adascale", p);
+    if (t->first) count(c, "rates of layer 0", p);
+    if (t->all_kron) count(c, "groups of what has factors", p);
     if (t->ema > 0) count(c, "averaged weights", p);
     if (t->state_type) count_f(c, p, "state of %s", sk_state_type_name(t->state_type));
     if (t->smoothing > 0) count(c, "label smoothing", p);
@@ -718,6 +720,9 @@ static const pair known[] = {
     /* what is drawn too seldom */
     {"gpt2 b=8 steps=5 optim=adamw noise=1 adascale=8", "dp=2 zero=1 micro=2"},
     {"llama b=8 steps=5 optim=sgd noise=1 adascale=4", "pp=2 dp=2 micro=2; canonical order"},
+    {"gpt2 layers=2 b=8 steps=5 optim=adamw matrix=kfac all_kron=1", "dp=2 zero=1 tp=2"},
+    {"llama layers=2 b=8 steps=5 optim=muon first=1", "dp=2 zero=2; canonical order"},
+    {"gpt2 layers=2 b=8 steps=5 optim=kfac first=1", "pp=2 dp=2 micro=2"},
 };
 
 /* As many pairs at a time as there are cores on the smallest machine that is used. */

@@ -81,6 +81,8 @@ enum key {
     EXTRAS,
     NORMS_BY,
     WORK,
+    FIRST,
+    ALL_KRON,
     N_KEYS
 };
 static const struct {
@@ -133,6 +135,8 @@ static const struct {
     [EXTRAS] = {"extras", 0}, /* bits of sk_extra_kind */
     [NORMS_BY] = {"norms_by", 0},
     [WORK] = {"work", 0}, /* sk_whole_work */
+    [FIRST] = {"first", 0},
+    [ALL_KRON] = {"all_kron", 0},
 };
 
 bool sk_model_routes(const sk_model *m)
@@ -193,6 +197,8 @@ static void set_sizes(sk_trial *t, const double *v)
     t->extras = (unsigned)v[EXTRAS];
     t->norms_by = (int)v[NORMS_BY];
     t->whole = (sk_whole_work)((int)v[WORK] % (SK_WHOLE_CUT + 1));
+    t->first = v[FIRST] != 0;
+    t->all_kron = v[ALL_KRON] != 0;
     t->fuse = v[FUSE] != 0;
     t->delay_us = (int)v[DELAY];
     t->hosts = (int)fmin(v[HOSTS], SK_TEST_RANKS);
@@ -614,6 +620,8 @@ static void draw_layout(pair *p, const sk_pair_most *most)
     put(p, EXTRAS, told ? draw_extras(&t) : 0);
     put(p, NORMS_BY, told ? pick(0, SK_NORMS_BY_SAMPLES) : 0);
     put(p, ADASCALE, noise && t.batch > 1 && one_in(2) ? pick(2, (int)t.batch) : 0);
+    put(p, FIRST, one_in(4));
+    put(p, ALL_KRON, t.matrix && sk_optim_find(t.matrix)->factors);
 }
 
 /* --- the whole --- */

@@ -56,7 +56,7 @@ static bool has_factors(const void *ctx, const sk_tensor *x)
 {
     const struct asks *k = ctx;
     const sk_trial *t = k->t;
-    int group = sk_param_group_of(k->g, x, t->groups, t->n_groups);
+    int group = sk_param_group_asked(k->g, x, t->groups, t->n_groups);
     return (group ? t->groups[group - 1].optim : optim_of(t))->factors;
 }
 
@@ -302,7 +302,13 @@ void sk_trial_groups(sk_trial *t)
 {
     const sk_optim *o = t->own_optim ? t->own_optim : sk_optim_find(t->optim ? t->optim : "adamw");
     t->n_groups = 0;
-    if (t->matrix) add_group(t, "matrix", t->matrix, 0.5);
+    if (t->first) add_group(t, "*.0.*", o->name, 0.5);
+    if (t->first && o->whole) {
+        t->groups[0].matrices = true;
+        add_group(t, "*.0.*", o->rest, 0.5);
+        t->groups[1].half = true;
+    }
+    if (t->matrix) add_group(t, t->all_kron ? "rest" : "matrix", t->matrix, 0.5);
     else if (o->whole) add_group(t, "matrix", o->name, 1);
     if (o->whole) add_group(t, "rest", o->rest, 1);
 }

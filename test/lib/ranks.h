@@ -22,7 +22,9 @@ typedef struct sk_trial {
     const char *optim;         /* NULL: adamw */
     const sk_optim *own_optim; /* one that is on no shelf */
     const char *matrix;        /* the optimizer of matrices; NULL: as of the others */
-    sk_param_group groups[2];  /* by sk_trial_groups */
+    bool first;                /* parameters of layer 0 have half the rate */
+    bool all_kron;             /* `matrix`, which needs Kronecker factors, has all that have them */
+    sk_param_group groups[4];  /* by sk_trial_groups */
     int n_groups;
     int n_micro; /* 0: the layout's */
     int threads, steps;

@@ -51,6 +51,31 @@ expect tensor
 train sam layout=dp=4 optim.name=sam optim.base=sgd optim.lr=0.05 optim.momentum=0
 expect sam
 
+# A batch that changes: the batch that the rate is for stays 16 / 8 = 2, so the scale of a step is its batch / 2.
+batches() { # run, base batch
+    paste -d ' ' <(number "$1" grad_norm) <(number "$1" grad_var) <(number "$1" lr) <(number "$1" gain) <(sed -nE '/"loss"/s/.*"batch":([0-9]+).*/\1/p' "$1/metrics.jsonl") >got
+    awk -v base="$2" -v T=40 '
+        function abs(x) { return x < 0 ? -x : x }
+        {
+            S = $5 / base; s = var > 0 ? var / base : 0; m = square > 0 ? square : 0
+            gain = s / S + m > 0 ? (s + m) / (s / S + m) : 1
+            if (NR == 1) gain = 1
+            if (abs($4 / gain - 1) > 1e-5) { print "step " NR ": gain " $4 ", not " gain " with a batch of " $5; exit 1 }
+            lr = gain * 0.05 * (1 - int(at) / T)
+            if (abs($3 / lr - 1) > 1e-5) { print "step " NR ": rate " $3 ", not " lr; exit 1 }
+            at += gain; seen[$5] = gain
+            var = 0.95 * var + 0.05 * $2; square = 0.95 * square + 0.05 * ($1 * $1 - $2 / $5)
+        }
+        END { for (b in seen) { n++; if (seen[b] <= 1 || seen[b] > b / base) { print "gain " seen[b] " with a batch of " b; exit 1 } }
+              if (n != 3 || at < T) { print n " batches, progress " at; exit 1 } }
+        ' got >why || fail "$1: $(cat why)"
+    checked=$((checked + $(wc -l <got)))
+}
+train grows layout=dp=4 train.batch_schedule="5: 32, 12: 8"
+batches grows 2
+train noise layout=dp=2 optim.adascale=4 train.batch=4 train.batch_schedule="3: 32, 9: 8"
+batches noise 1
+
 # from a checkpoint, and once more from the end
 train branch layout=dp=4 resume=ref/ckpt/step-0000000010
 cmp branch/final/model.safetensors ref/final/model.safetensors || fail "resumed: another model"
@@ -64,6 +89,8 @@ refused() { # sentence, words
     if "$skein" train "${job[@]}" run=no "$@" >no.out 2>&1; then fail "not refused: $*"; fi
     grep -qF "$want" no.out || fail "refused otherwise: $(cat no.out)"
 }
+refused "for a batch of train.batch / 2 = 8, and train.batch_schedule has a smaller one, 4;" layout=dp=4 optim.adascale=2 train.batch_schedule="5: 32, 8: 4"
+refused "both scale the rate by the batch; leave one of them out" layout=dp=4 train.batch_schedule="5: 32" optim.batch_scaling=linear
 refused "train.noise=1 is needed" layout=dp=4 train.noise=0
 refused "from 2 to 16, is needed" layout=dp=4 optim.adascale=1
 refused "from 2 to 16, is needed" layout=dp=4 optim.adascale=17

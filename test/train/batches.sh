@@ -182,7 +182,7 @@ train usual train.batch=4 train.steps=1
 grep -q '^optimizer adamw lr=0.001 · cosine · warmup 10$' usual.out || fail "defaults: $(grep ^optimizer usual.out)"
 train other train.batch=4 train.steps=1 optim.name=sam optim.base=sgd optim.clip=0.5 train.label_smoothing=0.1 train.z_loss=1e-4 optim.ema=0.99 \
     optim.schedule=polynomial optim.schedule_power=3 optim.min_lr=1e-5 optim.layer_decay=0.9
-grep -q '^optimizer sam lr=0.001 base=sgd · polynomial schedule_power=3 to 1e-05 · warmup 10 · clip 0.5 · ema 0.99 · layer decay 0.9 · label smoothing 0.1 · z-loss 0.0001$' other.out ||
+grep -q '^optimizer sam lr=0.1 base=sgd · polynomial schedule_power=3 to 1e-05 · warmup 10 · clip 0.5 · ema 0.99 · layer decay 0.9 · label smoothing 0.1 · z-loss 0.0001$' other.out ||
     fail "keys: $(grep ^optimizer other.out)"
 train unclipped train.batch=4 train.steps=1 optim.clip=0
 grep -q ' · no clipping$' unclipped.out || fail "clip: $(grep ^optimizer unclipped.out)"
