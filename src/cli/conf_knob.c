@@ -5,6 +5,7 @@
  * two: the defaults of the part, and what is said of them.  Numbers of other parts are a mistake,
  * but for those of a file whose optim.name or optim.schedule the command line changes: they must
  * be possible, and are left out. */
+#include "cli/conf_key.h"
 #include "cli/setting.h"
 
 #include <stdio.h>
@@ -344,4 +345,21 @@ void sk_conf_knob_help(sk_out *o, int i)
     const sk_knob *k = knob_at(i, &by);
     sk_conf_help_line(o, sk_conf_knob_name(o->arena, i), k->doc ? k->doc : "",
                       sk_conf_knob_default(o->arena, sk_knob_key(k)));
+}
+
+void sk_conf_knobs_help(sk_out *o, const sk_knob *knobs)
+{
+    for (const sk_knob *k = knobs; k->name; k += sk_knob_list(k)) {
+        const char *name = sk_print(o->arena, "%s%s", section, sk_knob_key(k));
+        const sk_conf_key *key = k->role == SK_KNOB_LR ? sk_conf_find(name) : NULL;
+        const char *doc = key ? key->doc : k->doc ? k->doc : "";
+        sk_out usual = {.arena = o->arena}, text = {.arena = o->arena};
+        double x[SK_MAX_KNOB];
+        for (int i = 0; i < sk_knob_list(k); i++) x[i] = k[i].usual;
+        add_list(&usual, k, x);
+        sk_out_add(&text, "%s", doc);
+        if (!key) sk_out_add(&text, "%s%s", *doc ? "; " : "", wanted(o->arena, k));
+        if (k->only) sk_out_add(&text, ", with %s", k->only);
+        sk_conf_help_line(o, name, text.s, usual.s);
+    }
 }

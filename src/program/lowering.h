@@ -138,7 +138,7 @@ typedef struct sk_lowering {
     const sk_matrix_placement
         *matrices;   /* where the work on matrices is done: matrix_placement.c */
     int noise;       /* buffer that SUMSQ adds to; -1: none */
-    int noise_micro; /* the micro-batch that SUMSQ takes gradients of */
+    int noise_micro; /* that SUMSQ takes gradients of; in deterministic order of all */
     struct {
         sk_leaf *v;
         int n, cap;

@@ -54,8 +54,8 @@ static void stats(sk_lowering *e)
     in->out[1] = squares;
     in->training = e->training;
     int noise = e->training ? e->noise : -1;
-    reduce_world(e, p->stats, noise, "loss and norm");
-    if (exact) reduce_world(e, squares, -1, "squares");
+    reduce_world(e, p->stats, exact ? -1 : noise, "loss and norm");
+    if (exact) reduce_world(e, squares, noise, "squares");
     in = sk_lower_inst(e, SK_DO_CLIP);
     in->in[0] = p->stats;
     in->in[1] = squares;

@@ -20,7 +20,8 @@ static sk_status load_model(sk_loop *l)
     sk_tensor_shard *averages;
     int n = 0, n_averages = 0;
     const sk_hf_shape *shapes = sk_hf_shapes(&l->arena, &l->s->graph, &n);
-    SK_TRY(sk_hf_check(job->model_dir, job->model, &job->hyper, shapes, n));
+    SK_TRY(sk_hf_check(job->model_dir, job->model, &job->hyper, shapes, n,
+                       (sk_chunk_share){sk_loop_place_on_host(l), sk_loop_ranks_on_host(l)}));
     SK_TRY(sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n, l->boxes, l->n_model));
     sk_run_average_shards(l->run, &l->arena, &averages, &n_averages);
     SK_TRY(sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n, averages, n_averages));

@@ -79,6 +79,19 @@ said_of 'empty: dp=RANKS|tp=N|copy=N|doc/layout.md' help layout
 said_of 'skein help layout' train --help
 case_of 64 "fsdp|zero=3" help fsdp
 case_of 64 "tensor-parallel|tp=N" help tensor-parallel
+# ---- all about one part, of any kind: its keys with help, range and default
+said_of 'optim adamw: Adam|optim.betas|decay rates of the two moments; two numbers from 0 to below 1 (0.9, 0.95)|(0.1)' list optim adamw
+said_of 'optim adamw: Adam|optim.eps  |added to the denominator; a number from 0 to 1 (1e-08)' help adamw
+said_of 'lr polynomial: |optim.schedule_power' help polynomial
+said_of 'word overlap: |a whole number from 1 to 4096|layout="tp=2 overlap=4"' list word overlap
+said_of 'coll ring: |2(n-1) a' help ring
+case_of 64 "there is no optim 'adam' (did you mean 'adamw'?)" list optim adam
+case_of 64 "there are no parts of kind 'adamw'" list adamw
+case_of 64 "there are no parts of kind 'adamw'" list optim adamw -o csv
+while IFS=, read -r kind name _; do
+    ! "$skein" list "$name" >/dev/null 2>&1 || continue # a kind of that name: help alone has the part
+    "$skein" list "$kind" "$name" >out 2>err && head -n 1 out | grep -qF "$kind $name: " || bad "list $kind $name: $(cat err)"
+done < <("$skein" list -o csv | tail -n +2)
 said_of '"kind": "optim", "name": "adamw", "doc": "' list optim -o json
 said_of '| kind | name | doc | cost |' list -o md
 said_of 'coll,ring,' list coll -o csv

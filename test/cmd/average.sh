@@ -27,6 +27,18 @@ cmp aaa/model.safetensors a/final/model.safetensors || fail "the mean of copies 
 does average only a/final b/final --weights 0,3
 cmp only/model.safetensors b/final/model.safetensors || fail "a weight of 0 counts"
 
+# ---- averages of weights: taken as final/ has them, or not, and told
+does train "${job[@]}" optim.ema=0.9 run=e
+does average mean-e e
+grep -q '^  1      e/ckpt/step-0000000006  the averages of its weights (EMA)$' said || fail "which weights: $(cat said)"
+cmp mean-e/model.safetensors e/final/model.safetensors || fail "the averages are not those of final/"
+does average mean-w e --training-weights
+grep -q '^  1      e/ckpt/step-0000000006  its training weights$' said || fail "which weights: $(cat said)"
+cmp mean-w/model.safetensors a/final/model.safetensors || fail "the weights are not those of a run without averages"
+does average mean-ab a b
+! grep -q 'weights' said || fail "a kind of weights where there is one: $(cat said)"
+refused 64 "--training-weights is for checkpoints, and a/final is a model directory" no a/final --training-weights
+
 # ---- the numbers, by another program
 if python3 -c 'import struct, json' 2>/dev/null; then
     does average abc a b c --weights 1,2.5,0.5

@@ -83,6 +83,7 @@ ends_at() { # directory, last letters
 names='tokenizer_config.json special_tokens_map.json added_tokens.json chat_template.jinja'
 for f in $names; do printf '{"of": "%s"}\n' "$f" >tiny.hf/"$f"; done
 grep -q '"max_length"' tiny.hf/generation_config.json && fail "a max_length was written"
+rm tiny.hf/checksums.json # files are changed on purpose
 sed -i 's/"eos_token_id": null/"eos_token_id": 122/; s/"bos_token_id": null/"bos_token_id": 97/' tiny.hf/config.json
 ends_at tiny.hf opqrstuvwxy
 "$skein" sample tiny.hf --prompt hijklmn --tokens 40 --temp 0 --ignore-eos | grep -q yzabc || fail "--ignore-eos"

@@ -48,6 +48,33 @@ said '^\[3/4\] finished before'
 said '^average w/average-4 9 '
 [ "$before" = "$(stat -c %Y.%Z w/small/seed={2,3,4}/metrics.jsonl w/average-3/model.safetensors)" ] || fail "workers are trained again"
 
+# ---- any spelling of the directory, from anywhere
+before=$(stat -c %Y.%Z w/small/*/metrics.jsonl w/val/*/metrics.jsonl)
+ln -s w link
+mkdir away
+for dir in ./w "$PWD/w" w// away/../w link; do swap run="$dir" --workers 4; done
+said '^large link/large/job/final 16 5 '
+(cd away && timeout 60 "$skein" swap run=../w --workers 4 >../said 2>&1) || { cat said; fail "not from another directory"; }
+[ "$before" = "$(stat -c %Y.%Z w/small/*/metrics.jsonl w/val/*/metrics.jsonl)" ] || fail "another spelling: what was done is done again"
+
+# ---- a training without its model; a start that is not that of the other workers
+mv w/small/seed=3/final kept
+rm -r w/average-4
+refused 65 "w/small/seed=3, is done, but its model, final/config.json, is not there" run=w --workers 4
+mv kept w/small/seed=3/final
+mv w/large/job/final kept
+refused 65 "w/large/job, is done, but its model, final/config.json, is not there" run=w --workers 4
+cp -r two2/final w/large/job/final
+refused 65 "w/large/job/final is not the model that workers began with" run=w --workers 4
+rm -r w/large/job/final
+mv kept w/large/job/final
+swap run=w --workers 4
+cp -r w further
+rm -r further/small/seed=5 further/average-4
+"$skein" train run=further/large/job --resume train.steps=7 >/dev/null
+refused 65 "further/large/job is at step 7, and workers began with step 5" run=further --workers 4
+[ ! -e further/small/seed=5 ] || fail "a worker began with another model"
+
 # ---- other keys are refused and change nothing
 refused 73 '"steps: 4" is "steps: 5" now' "${job[@]}" run=w --large "$large" --small "$small train.steps=5" --workers 3
 refused 73 '"batch: 16" is "batch: 8" now' "${job[@]}" run=w --large "$large train.batch=8" --small "$small"

@@ -83,6 +83,28 @@ refused 64 'momentum is for other optimizers' "${job[@]}" optim.name=sgd,adamw o
 said '^sgd [0-9.]+ [0-9.]+ 6 384 [0-9.]+ done'
 refused 64 'momentum is for other optimizers' "${job[@]}" optim.name=lion,adamw optim.momentum=0.5,0.9 run=x
 refused 64 'optim.momentum is "7"' "${job[@]}" optim.name=sgd,adamw optim.momentum=0.5,7 run=x
+# ---- a job that was done, and whose losses are lost or cut
+sweep "${job[@]}" optim.lr=1e-3,2e-3 run=cut
+cp cut/lr=1e-3/metrics.jsonl kept
+rm cut/lr=1e-3/metrics.jsonl
+refused 65 'cut/lr=1e-3/metrics.jsonl has 0 bytes, and ' run=cut
+said '^1e-3 .* damaged cut/lr=1e-3/metrics.jsonl has 0 bytes'
+head -n 3 kept >cut/lr=1e-3/metrics.jsonl
+refused 65 'remove cut/lr=1e-3 to train the job again' run=cut
+sweep run=cut --table
+said '^1e-3 .* damaged cut/lr=1e-3/metrics.jsonl has [1-9]'
+said '^2e-3 .* done *$'
+rm -r cut/lr=1e-3
+sweep run=cut
+said '^1e-3 [0-9.]+ .* done *$'
+
+# ---- commas within a value: brackets, or refused; nothing is guessed
+refused 64 'write "optim.groups=[matrix: muon, rest: adamw]" for one value' "${job[@]}" optim.groups="matrix: muon, rest: adamw" optim.lr=1e-3,2e-3 run=commas
+sweep "${job[@]}" optim.groups="[matrix: muon, rest: adamw betas=[0.9,0.95]]" optim.lr=1e-3,2e-3 run=commas
+grep -q 'groups: .*matrix: muon, rest: adamw betas=\[0.9,0.95\]' commas/lr=1e-3/job.yaml || fail "other groups: $(grep groups commas/*/job.yaml)"
+sweep "${job[@]}" optim.groups="[matrix: muon, rest: adamw],[rest: lion]" run=two --dry
+said '^2 jobs in two'
+
 refused 65 '1 of the 2 jobs of lost is not done; it, train=missing, is refused: data' "${job[@]}" "data.train=[text],[missing]" run=lost
 said '^missing 0 0 0.000 refused data'
 cp text missing # a job that was refused is tried again

@@ -288,10 +288,10 @@ static void small_batches(const sk_layout *l, bool last, char text[TEXT])
 static bool noise_holds(const sk_trial *t, outcome *o)
 {
     char text[TEXT];
-    sk_trial plain = alone(t, false);
     sk_layout l = layout_of(t);
+    sk_trial plain = alone(t, l.canonical);
     if (!t->noise) return true;
-    int micro = small_micro(t), n_micro = l.n_micro > 1 ? l.n_micro : 1;
+    int micro = l.canonical ? 0 : small_micro(t), n_micro = l.n_micro > 1 ? l.n_micro : 1;
     if (micro > 0 && micro < n_micro - 1) return true;
     small_batches(&l, micro > 0, text);
     plain.layout = text;
@@ -299,6 +299,8 @@ static bool noise_holds(const sk_trial *t, outcome *o)
     plain.late = false;
     plain.steps = 1;
     if (sk_trial_run(&plain)) tell(o, "noise, as %s: %.600s", text, sk_error());
+    else if (l.canonical && plain.small[0] != t->small[0]) /* all micro-batches, to the bit */
+        tell(o, "squares of small batches: %a, as %s %a", t->small[0], text, plain.small[0]);
     else if (!(apart(plain.small[0], t->small[0]) < (t->dtype || *l.weights_as ? 0.2 : 1e-3)))
         tell(o, "squares of small batches: %.9g, as %s %.9g", t->small[0], text, plain.small[0]);
     return !*o->message;

@@ -71,6 +71,44 @@ cmp branch/final/model.safetensors ref/final/model.safetensors || fail "resumed:
 "$skein" train run=ref --resume >again.out 2>&1 || { cat again.out; fail "a finished run cannot be resumed"; }
 [ "$(number ref lr | wc -l)" = "$(wc -l <ref/metrics.jsonl)" ] || fail "the finished run went on"
 
+# In canonical order all micro-batches of all ranks are the small batches: whatever cuts the batch into the same parts has the
+# same gains, rates and weights, to the bit.
+parts() { # name; layouts that cut the batch into the same parts, a line each
+    local n=0 first= layout
+    while read -r layout; do
+        n=$((n + 1))
+        train "$1$n" layout="$layout" order=canonical optim.name=adamw optim.lr=0.01 train.steps=12 ckpt.every=0
+        for key in loss grad_norm grad_var noise_scale gain lr; do number "$1$n" $key; done >"$1$n.numbers"
+        [ "$(number "$1$n" gain | awk '$1 > 1.05' | wc -l)" -gt 3 ] || fail "$layout: no gains: $(number "$1$n" gain)"
+        first=${first:-$1$n}
+        cmp "$1$n.numbers" $first.numbers || fail "$layout: canonical order, other numbers than the first layout"
+        cmp "$1$n/final/model.safetensors" $first/final/model.safetensors || fail "$layout: canonical order, another model"
+        same=$((same + 1))
+    done
+}
+same=0
+parts four <<END
+dp=4
+micro=4
+dp=2 micro=2
+dp=2 tp=2 micro=2
+dp=4 zero=1
+dp=2 zero=2 micro=2
+dp=2 zero=3 micro=2
+pp=2 micro=4
+pp=2 dp=2 micro=2 schedule=gpipe
+tp=2 micro=4
+tp=2 sp micro=4
+cp=2 micro=4
+END
+parts two <<END
+dp=2
+dp=2 tp=2
+micro=2
+tp=2 micro=2
+END
+cmp -s two1/final/model.safetensors four1/final/model.safetensors && fail "two parts and four have the same bits: nothing was measured"
+
 refused() { # sentence, words
     local want=$1
     shift
@@ -83,4 +121,8 @@ refused "train.noise=1 is needed" layout=dp=4 train.noise=0
 refused "from 2 to 16, is needed" layout=dp=4 optim.adascale=1
 refused "from 2 to 16, is needed" layout=dp=4 optim.adascale=17
 refused "take two micro-batches (micro=2)" layout=dp=1
-echo "adascale: $checked steps have the gain and the rate that they must"
+refused "take model.tie_word_embeddings=false or order=fast, or leave out train.noise" layout=dp=4 order=canonical \
+    model.tie_word_embeddings=true
+refused "with zero=2 the parts of the gradient of 'wte'" layout="dp=4 zero=2" model.tie_word_embeddings=true
+grep -qF "take model.tie_word_embeddings=false or zero=1, or leave out train.noise" no.out || fail "$(cat no.out)"
+echo "adascale: $checked steps have the gain and the rate that they must, $same layouts in canonical order the same bits"
