@@ -14,7 +14,7 @@ enum { MOST = 1024 };
 typedef struct ask {
     const char *words[MOST + 1]; /* OUT, then models */
     int n;
-    const char *weights, *last, *type;
+    const char *weights, *last, *type, *training;
 } ask;
 
 /* The newest checkpoints of a run, the oldest of them first. */
@@ -73,6 +73,7 @@ static sk_status read_words(sk_arena *a, int argc, char **argv, ask *q)
     const sk_argv_option options[] = {{"--weights", &q->weights, false},
                                       {"--last", &q->last, false},
                                       {"--dtype", &q->type, false},
+                                      {"--training-weights", &q->training, true},
                                       {0}};
     SK_TRY(sk_argv_words(a, argc, argv, options, q->words, MOST + 1, &q->n));
     if (q->n < 2)
@@ -103,6 +104,13 @@ static sk_status outside_runs(sk_arena *a, const char *out)
                    "average: %s lies in the directory of a run; name a directory outside", out);
 }
 
+/* Which weights were taken, where a checkpoint has two kinds. */
+static const char *kind_of(const sk_average_of *x)
+{
+    if (!x->is_ckpt || !sk_hf_ckpt_averages(&x->ckpt)) return "";
+    return x->averages ? "  the averages of its weights (EMA)" : "  its training weights";
+}
+
 static sk_status run(sk_arena *a, int argc, char **argv)
 {
     ask *q = sk_new(a, ask);
@@ -113,14 +121,14 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     sk_average_of *v = sk_many(a, sk_average_of, MOST);
     for (int i = 0; i < n; i++) v[i].what = q->words[1 + i];
     if (q->last) SK_TRY(last_of(a, q, v, &n));
-    for (int i = 0; i < n; i++) v[i].weight = 1;
+    for (int i = 0; i < n; i++) v[i].weight = 1, v[i].training = q->training != NULL;
     if (q->weights) SK_TRY(read_weights(a, q->weights, v, n));
     SK_TRY(sk_average_open(a, v, n));
     SK_TRY(choose_type(q, v, n, &type));
     SK_TRY(sk_average_save(v, n, type, q->words[0]));
     printf("saved %s/, the mean of %d model%s in %s:\n", q->words[0], n, sk_plural(n),
            sk_dtype_name(type));
-    for (int i = 0; i < n; i++) printf("  %-6g %s\n", v[i].weight, v[i].path);
+    for (int i = 0; i < n; i++) printf("  %-6g %s%s\n", v[i].weight, v[i].path, kind_of(&v[i]));
     return SK_OK;
 }
 
@@ -129,10 +137,16 @@ const sk_cmd sk_cmd_average = {
     .doc = "the mean of the weights of runs, checkpoints or models, as a model directory",
     .help =
         "usage: skein average OUT MODEL... [--weights 1,2,1] [--dtype f32|bf16|f16]\n"
+        "                     [--training-weights]\n"
         "       skein average OUT RUN --last N\n\n"
         "MODEL is a run (its newest checkpoint), a checkpoint (RUN/ckpt/step-...) or a model\n"
         "directory (RUN/final).  All must have one architecture, the same sizes and the same\n"
         "tokenizer.  Sums are in float64, one tensor at a time; the type is that of the models.\n"
+        "Of a checkpoint with averages of its weights (optim.ema, schedulefree) these are taken, "
+        "as\n"
+        "in final/; --training-weights takes the weights themselves.  The list that is printed "
+        "says\n"
+        "which.\n"
         "--last N averages the newest N checkpoints of a run.\n"
         "    skein average mean runs/a runs/b runs/c --weights 1,2,1\n"
         "    skein average lawa runs/last --last 5\n",

@@ -37,7 +37,7 @@ static sk_status read_model(sk_arena *a, import *m, sk_tensor_shard **boxes, int
     sk_run_shards(m->run, a, boxes, n);
     *n_model = sk_shards_sort(&m->setup.graph, *boxes, *n);
     const sk_hf_shape *shapes = sk_hf_shapes(a, &m->setup.graph, &n_shapes);
-    SK_TRY(sk_hf_check(job->model_dir, job->model, &job->hyper, shapes, n_shapes));
+    SK_TRY(sk_hf_check(job->model_dir, job->model, &job->hyper, shapes, n_shapes, sk_all_chunks));
     SK_TRY(sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n_shapes, *boxes, *n_model));
     sk_run_average_shards(m->run, a, &averages, &n_averages);
     return sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n_shapes, averages,

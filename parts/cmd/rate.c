@@ -21,12 +21,14 @@ static const char usage[] =
     "usage: skein rate [FILE.yaml] [key=value ...] [-n RANKS] [--from LR] [--to LR] [--steps N]\n"
     "                  [--stop FACTOR] [--svg FILE] [-o csv|json|md]\n\n"
     "Learning-rate range test (Smith 2015): trains the job for N steps while the rate grows\n"
-    "exponentially, shows the loss over the rate, and suggests optim.lr: where the loss falls\n"
-    "fastest, but at least a tenth and at most a third of the rate at which it is lowest.  The "
-    "test\n"
-    "ends early when the loss diverges.  It uses the job's data, layout and device, and writes\n"
+    "exponentially, shows the loss over the rate, and suggests optim.lr: where the loss has done\n"
+    "nine tenths of its fall, or, if it diverges later, the middle of that rate and a third of "
+    "the\n"
+    "one at which the loss rises again.  The test ends when the loss diverges.  It uses the job's "
+    "data, layout and device, and writes\n"
     "nothing but the picture: schedule, warmup, run, ckpt.*, val.*, log.* and sample.* are not\n"
-    "used.  Rates of optim.groups keep their ratio to optim.lr, and are suggested with it.\n"
+    "used; of train.batch_schedule and train.relayout the first batch and layout are.  Rates of\n"
+    "optim.groups keep their ratio to optim.lr, and are suggested with it.\n"
     "    skein rate model=nano -n 2 --svg rate.svg\n";
 
 static const sk_option options[] = {
@@ -103,6 +105,21 @@ static void note_stops(const sk_job *job)
                 said);
 }
 
+/* The test is of the first phase: optim.lr is the rate of its batch. */
+static void note_phases(const sk_job *job)
+{
+    if (*job->batch_schedule)
+        fprintf(stderr,
+                "skein: note: train.batch_schedule is \"%s\": the range test has its first batch, "
+                "%lld, in all steps\n",
+                job->batch_schedule, (long long)job->batch);
+    if (*job->relayout)
+        fprintf(stderr,
+                "skein: note: train.relayout is \"%s\": the range test has the first layout in all "
+                "steps\n",
+                job->relayout);
+}
+
 /* What a training has and this does not. */
 static sk_status only_steps(sk_job *job, const sk_range *r, bool in_words)
 {
@@ -118,6 +135,7 @@ static sk_status only_steps(sk_job *job, const sk_range *r, bool in_words)
                        "optim.adascale=0",
                        (long long)job->adascale, (long long)(job->batch / job->adascale));
     note_stops(job);
+    note_phases(job);
     job->stop_loss = job->stop_accuracy = 0;
     job->relayout[0] = job->batch_schedule[0] = 0;
     job->val_every = job->sample_every = job->trace = 0;
@@ -220,6 +238,17 @@ static bool is_ours(const char *word, bool groups, bool *and_next)
     return has_key(word, "optim.lr") || (groups && has_key(word, "optim.groups"));
 }
 
+/* Have all parameters a rate of their group, so that nothing reads optim.lr? */
+static bool all_said(const sk_job *job)
+{
+    bool rest = false;
+    for (int i = 0; i < job->n_groups; i++) {
+        if (job->group[i].rate == 1) return false;
+        rest |= !strcmp(job->group[i].match, "rest");
+    }
+    return rest;
+}
+
 /* The test kept the ratios of all rates, so its advice is for all of them. */
 static char *train_command(sk_arena *a, int argc, char **argv, const sk_job *job, double lr)
 {
@@ -234,7 +263,7 @@ static char *train_command(sk_arena *a, int argc, char **argv, const sk_job *job
     }
     if (groups) add_word(&o, sk_print(a, "optim.groups=%s", groups));
     if (job->min_lr > lr) sk_out_add(&o, " optim.min_lr=%.2g", job->min_lr * lr / job->lr);
-    sk_out_add(&o, " optim.lr=%.2g", lr);
+    if (!groups || job->min_lr > 0 || !all_said(job)) sk_out_add(&o, " optim.lr=%.2g", lr);
     return o.s;
 }
 
@@ -261,8 +290,11 @@ static void print_advice(FILE *to, const sk_range_curve *c, const sk_range_advic
                 d->smooth[0] - low, d->noise);
         return;
     }
-    fprintf(to, "lowest    loss %.4g at %.3g; a tenth of that rate is %.3g\n", low, at, at / 10);
+    fprintf(to, "lowest    loss %.4g at %.3g\n", low, at);
     fprintf(to, "steepest  at %.3g\n", c->v[d->steepest].lr);
+    fprintf(to, "settled   at %.3g: nine tenths of the fall are done\n", c->v[d->settled].lr);
+    if (d->edge >= 0)
+        fprintf(to, "edge      at %.3g: a tenth of the fall is lost again\n", c->v[d->edge].lr);
     if (d->lowest == c->n - 1 && !c->diverged)
         fprintf(to, "note      the loss is lowest at the last rate: a higher --to may show more\n");
     if (groups)

@@ -40,7 +40,7 @@ static sk_status read_model(sk_arena *a, const char *dir, int *n)
     sk_hf_shape *shapes = NULL;
     SK_TRY(sk_hf_config(dir, &m, &h));
     SK_TRY(sk_hf_shapes_of(a, m, &h, &shapes, n));
-    SK_TRY(sk_hf_check(dir, m, &h, shapes, *n));
+    SK_TRY(sk_hf_check(dir, m, &h, shapes, *n, sk_all_chunks));
     for (int i = 0; i < *n; i++) {
         sk_mark mark = sk_arena_mark(a);
         sk_tensor_shard b = {.name = shapes[i].name, .n = (int)strlen(shapes[i].letters)};

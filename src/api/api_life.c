@@ -28,7 +28,8 @@ static sk_status load_model(life *l)
     int n_shapes = 0, n = 0;
     sk_tensor_shard *boxes;
     const sk_hf_shape *shapes = sk_hf_shapes(&l->arena, &s->graph, &n_shapes);
-    SK_TRY(sk_hf_check(job->model_dir, job->model, &job->hyper, shapes, n_shapes));
+    SK_TRY(sk_hf_check(job->model_dir, job->model, &job->hyper, shapes, n_shapes,
+                       (sk_chunk_share){l->rank, s->n_ranks}));
     sk_run_shards(l->run, &l->arena, &boxes, &n);
     n = sk_shards_sort(&s->graph, boxes, n);
     for (int i = 0; i < n; i++) boxes[i] = sk_shard_each(&boxes[i]);

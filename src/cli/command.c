@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "base/version.h"
 #include "cli/cmd.h"
+#include "cli/part_help.h"
 #include "cli/setting.h"
 #include "layout/layout.h"
 
@@ -18,12 +19,13 @@ const char *sk_version(void) { return SK_VERSION; }
 
 static void usage(FILE *to)
 {
-    fprintf(to,
-            "skein " SK_VERSION " trains one model on many processors\n\n"
-            "usage: skein COMMAND [arguments]      skein help COMMAND|KEY|WORD of a layout\n\n");
+    fprintf(to, "skein " SK_VERSION " trains one model on many processors\n\n"
+                "usage: skein COMMAND [arguments]      skein help COMMAND|KEY|PART\n\n");
     for (const sk_cmd *const *c = sk_cmd_parts; *c; c++)
         fprintf(to, "  %-10s %s\n", (*c)->name, sk_or_empty((*c)->doc));
-    fprintf(to, "\nTo begin: skein train\n");
+    fprintf(to,
+            "\nTo begin: skein train.  skein list shows the parts: optimizers, schedules, words of "
+            "layouts ...,\nand skein help adamw all about one of them.\n");
 }
 
 static const sk_cmd *find(const char *name)
@@ -61,7 +63,8 @@ static bool wants_help(int n, char **words)
 
 static sk_status dispatch(sk_arena *a, int n, char **words);
 
-/* `help`, `help train`, `help bench step`, `help optim.lr`, `help zero`: the words after it. */
+/* `help`, `help train`, `help bench step`, `help optim.lr`, `help zero`, `help adamw`: the words
+ * after it. */
 static sk_status help(sk_arena *a, int n, char **words)
 {
     if (!n) {
@@ -75,13 +78,16 @@ static sk_status help(sk_arena *a, int n, char **words)
         return dispatch(a, n + 1, asked);
     }
     const char *keys = sk_conf_help_on(a, words[0]), *say = sk_layout_alias(words[0]);
-    if (!keys && say)
+    const char *parts = sk_part_help_on(a, words[0], keys ? "word" : ""); /* keys has words */
+    bool any = keys || parts;
+    if (!any && say)
         return sk_fail(SK_EUSAGE, "help: \"%.80s\" is written as %s here", words[0], say);
-    const char *hint = keys || near(a, words[0]) ? "" : sk_conf_hint(a, words[0], NULL);
+    const char *hint = any || near(a, words[0]) ? "" : sk_conf_hint(a, words[0], NULL);
     if (*hint) return sk_fail(SK_EUSAGE, "help: there is no key '%s'%s", words[0], hint);
-    if (!keys) return unknown(a, words[0]);
+    if (!any) return unknown(a, words[0]);
     if (n > 1) return sk_fail(SK_EUSAGE, "help: \"%.80s\" is one word too many", words[1]);
-    fputs(keys, stdout);
+    fputs(sk_or_empty(keys), stdout);
+    fputs(sk_or_empty(parts), stdout);
     return SK_OK;
 }
 

@@ -164,14 +164,15 @@ static sk_status no_twins(const sk_axis *x)
     return SK_OK;
 }
 
-static sk_status no_comma(const char *key, const items *cut)
+/* "[matrix: muon, rest: adamw]" is one value; which of the two is meant is not guessed. */
+static sk_status no_comma(const char *key, const char *text, const items *cut)
 {
     for (int i = 0; i < cut->n && cut->n > 1; i++)
         if (!bracketed(cut->v[i]))
             return sk_fail(SK_EUSAGE,
-                           "command line: a value of %s may hold commas itself; write %s=[...] for "
-                           "one value, and %s=[...],[...] for several",
-                           key, key, key);
+                           "command line: a value of %s may hold commas itself; write "
+                           "\"%s=[%.120s]\" for one value, and %s=[...],[...] for several",
+                           key, key, text, key);
     return SK_OK;
 }
 
@@ -184,7 +185,7 @@ sk_status sk_conf_axis(sk_arena *a, const char *key, const char *text, sk_axis *
         cut = (items){0};
         *(const char **)sk_push(a, &values) = text;
     }
-    if (k == TEXT) SK_TRY(no_comma(key, &cut));
+    if (k == TEXT) SK_TRY(no_comma(key, text, &cut));
     for (int i = 0; i < cut.n; i++) {
         SK_TRY(read_item(a, &x, k, cut.v[i], cut.n == 1, &values));
         if (values.n > MOST_VALUES)

@@ -38,7 +38,11 @@ static const char groups_more[] =
     "embedding,\n"
     "  vector (biases, norms), rest (what is in no other).  OPTIMIZER: skein list optim; left "
     "out,\n"
-    "  it is optim.name.  KEY: lr, or a number of the optimizer; a list is [0.9, 0.99].\n"
+    "  it is the one that a parameter has without the group.  KEY: lr, or a number of the "
+    "optimizer;\n"
+    "  a list is [0.9, 0.99].  lr and weight_decay, left out, are optim.lr and "
+    "optim.weight_decay\n"
+    "  where these are said, else the optimizer's defaults.\n"
     "\n"
     "  optim.groups=\"matrix: muon lr=0.02, rest: adamw\"\n"
     "  optim.groups=\"wte: lr=1e-4, h.0.*: lion betas=[0.9, 0.99], rest: adamw\"\n"
@@ -145,7 +149,7 @@ const sk_conf_key sk_conf_table[] = {
     KEY("optim.batch_scaling", TEXT, batch_scaling,
         DEFAULT("none", "the rate follows train.batch_schedule: none, sqrt or linear"),
         .one_of = "none sqrt linear"),
-    KEY("optim.work", TEXT, whole_work,
+    KEY("optim.work", TEXT, matrix_work,
         DEFAULT("auto", "who works on whole matrices: all, owner, cut, or auto: the fastest"),
         .one_of = "auto all owner cut"),
     KEY("optim.late", INT, late,

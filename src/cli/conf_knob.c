@@ -5,6 +5,7 @@
  * two: the defaults of the part, and what is said of them.  Numbers of other parts are a mistake,
  * but for those of a file whose optim.name or optim.schedule the command line changes: they must
  * be possible, and are left out. */
+#include "cli/conf_key.h"
 #include "cli/setting.h"
 
 #include <stdio.h>
@@ -220,6 +221,18 @@ static void set_defaults(const owner *o, const sk_settings *s, sk_job *job)
     }
 }
 
+/* Defaults of the optimizer that a knob names, where nothing is said. */
+static void base_defaults(sk_arena *a, const sk_settings *s, sk_job *job)
+{
+    const sk_optim *o = sk_optim_find(job->optim_name);
+    for (int i = 0; o && o->knobs[i].name; i++) {
+        const sk_knob *k = &o->knobs[i];
+        if (sk_setting_find(s, sk_print(a, "%s%s", section, sk_knob_key(k)))) continue;
+        if (k->role == SK_KNOB_LR) job->lr = sk_knob_usual(o, i, job->knob);
+        else job->knob[i] = sk_knob_usual(o, i, job->knob);
+    }
+}
+
 /* An optimizer that takes only one schedule has it by default. */
 static void own_schedule(const sk_settings *s, sk_job *job)
 {
@@ -245,6 +258,9 @@ sk_status sk_conf_knobs(sk_arena *a, const sk_settings *s, sk_job *job)
         if (own) SK_TRY(sk_conf_knob_read(a, own, &s->v[i], to + (own - o->knobs)));
         else SK_TRY(of_others(a, o, s, &s->v[i], any));
     }
+    base_defaults(a, s, job);
+    job->lr_said = *job->groups && sk_setting_find(s, "optim.lr");
+    job->decay_said = *job->groups && sk_setting_find(s, "optim.weight_decay");
     return no_warmup(&schedule, s, job);
 }
 
@@ -275,6 +291,8 @@ void sk_conf_knobs_print(sk_out *to, sk_knob_owners of, const sk_job *job)
     for (const sk_knob *k = o.knobs; k && k->name; k += sk_knob_list(k)) {
         bool list = sk_knob_list(k) > 1;
         if (k->role == SK_KNOB_LR || !sk_knob_used(o.knobs, k, values)) continue;
+        if (of == SK_KNOBS_OPTIM && *job->groups && !job->decay_said && !strcmp(k->name, "decay"))
+            continue; /* not said: optimizers of groups have their own */
         sk_out_add(to, "  %s: %s", sk_knob_key(k), list ? "[" : "");
         add_list(to, k, values + (k - o.knobs));
         sk_out_add(to, "%s\n", list ? "]" : "");
@@ -327,4 +345,21 @@ void sk_conf_knob_help(sk_out *o, int i)
     const sk_knob *k = knob_at(i, &by);
     sk_conf_help_line(o, sk_conf_knob_name(o->arena, i), k->doc ? k->doc : "",
                       sk_conf_knob_default(o->arena, sk_knob_key(k)));
+}
+
+void sk_conf_knobs_help(sk_out *o, const sk_knob *knobs)
+{
+    for (const sk_knob *k = knobs; k->name; k += sk_knob_list(k)) {
+        const char *name = sk_print(o->arena, "%s%s", section, sk_knob_key(k));
+        const sk_conf_key *key = k->role == SK_KNOB_LR ? sk_conf_find(name) : NULL;
+        const char *doc = key ? key->doc : k->doc ? k->doc : "";
+        sk_out usual = {.arena = o->arena}, text = {.arena = o->arena};
+        double x[SK_MAX_KNOB];
+        for (int i = 0; i < sk_knob_list(k); i++) x[i] = k[i].usual;
+        add_list(&usual, k, x);
+        sk_out_add(&text, "%s", doc);
+        if (!key) sk_out_add(&text, "%s%s", *doc ? "; " : "", wanted(o->arena, k));
+        if (k->only) sk_out_add(&text, ", with %s", k->only);
+        sk_conf_help_line(o, name, text.s, usual.s);
+    }
 }

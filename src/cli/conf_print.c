@@ -113,6 +113,8 @@ char *sk_conf_print(sk_arena *a, const sk_job *job)
             sk_out_add(&o, "%.*s:\n", (int)n, name);
         section = n;
         sk_conf_knobs_print(&o, sk_conf_table[i].after_knobs, job);
+        if (*job->groups && !job->lr_said && !strcmp(name, "optim.lr"))
+            continue; /* not said: optimizers of groups have their own */
         sk_out_add(&o, "%s%s:", n ? "  " : "", n ? dot + 1 : name);
         print_key(&o, &sk_conf_table[i], job);
     }

@@ -29,14 +29,13 @@ static const char *rate_word(const char *s, const char *end)
     return NULL;
 }
 
-/* One group.  Without a rate of its own, one of the job's optimizer follows optim.lr. */
-static bool put_group(sk_out *o, const sk_job *job, const sk_param_group *g, const char *s,
-                      const char *end, double lr)
+/* One group.  Without a rate of its own it follows optim.lr, once that is said. */
+static bool put_group(sk_out *o, const sk_param_group *g, const char *s, const char *end, double lr)
 {
     while (s < end && strchr(" \t\n", *s)) s++;
     while (end > s && strchr(" \t\n", end[-1])) end--;
     const char *word = rate_word(s, end), *behind = word ? until(word, end, " \t\n") : end;
-    bool follows = !word && !strcmp(g->optim->name, job->optim_name);
+    bool follows = !word && g->rate == 1;
     sk_out_add(o, "%s%.*s", o->n ? ", " : "", (int)((word ? word : end) - s), s);
     if (!follows) sk_out_add(o, "%slr=%.3g", word ? "" : " ", g->rate * lr);
     sk_out_add(o, "%.*s", (int)(end - behind), behind);
@@ -50,7 +49,8 @@ char *sk_rate_groups(sk_arena *a, const sk_job *job, double lr)
     bool changed = false;
     for (int i = 0; s < all && i < job->n_groups_said;) {
         const char *end = until(s, all, ",;\n");
-        if (!is_blank(s, end)) changed |= put_group(&o, job, &job->group[i++], s, end, lr);
+        if (!is_blank(s, end)) changed |= put_group(&o, &job->group[i++], s, end, lr);
+        while (i < job->n_groups_said && job->group[i].half) i++;
         s = end + (end < all);
     }
     return changed ? o.s : NULL;

@@ -72,6 +72,8 @@ const char *sk_conf_knob_on(const sk_knob *k), *sk_conf_knob_off(const sk_knob *
 /* "adamw 0.9, 0.95; lamb 0.9, 0.999": of every part that has the key. */
 const char *sk_conf_knob_default(sk_arena *a, const char *key);
 void sk_conf_knob_help(sk_out *o, int i);
+/* All of one optimizer or schedule: key, help, range, its default. */
+void sk_conf_knobs_help(sk_out *o, const sk_knob *knobs);
 /* The numbers of the job's optimizer and schedule: their defaults, and what the settings change. */
 sk_status sk_conf_knobs(sk_arena *a, const sk_settings *s, sk_job *job);
 sk_status sk_conf_knob_read(sk_arena *a, const sk_knob *k, const sk_setting *s, double *to);

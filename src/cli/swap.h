@@ -11,10 +11,13 @@
  *     LOCK                 held while it runs: sk_sweep_lock
  *     swap.json            the words that made it; once all is done, the rows of the table
  *     large/job/           phase 1, a run directory
+ *     small/start          the step and the checksums of the model that workers begin with
  *     small/seed=2/ ...    phase 2: train.seed of phase 1 and so on
  *     average-4/           the mean of 4 workers, a model directory
  *     val/model=.../       a validation alone (train.steps=0) of each model
- */
+ *
+ * Phases name models by the real path of the directory: a swap goes on under any spelling of
+ * run=DIR, from any working directory. */
 #ifndef SK_CLI_SWAP_H
 #define SK_CLI_SWAP_H
 
@@ -23,6 +26,7 @@
 typedef struct sk_swap {
     sk_arena *arena;
     const char *dir, *file; /* file: NULL, or the FILE.yaml of all phases */
+    const char *real;       /* the real path of dir, once it is there */
     const char **words;     /* key=value that all phases have */
     int n_words;
     const char **large, **small; /* those of phases 1 and 2 */
@@ -39,6 +43,8 @@ typedef struct sk_swap {
 void sk_swap_phase(sk_swap *w, sk_sweep *s, int phase);
 /* Refuses what any of the phases would refuse; nothing if phase 1 has ended already. */
 sk_status sk_swap_check(sk_swap *w);
+/* Notes the model that workers begin with.  SK_EDATA: they began with another one. */
+sk_status sk_swap_start(sk_swap *w);
 /* All that is not done yet.  SK_ESTOP: a signal came. */
 sk_status sk_swap_run(sk_swap *w);
 /* The table, and swap.json with its rows. */

@@ -5,6 +5,8 @@
 #include "train/model_average.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -38,13 +40,14 @@ void sk_swap_phase(sk_swap *w, sk_sweep *s, int phase)
     else begin(w, s, "val", w->small, w->n_small, validation, MORE);
 }
 
-/* The only key with several values. */
-static void vary(sk_swap *w, sk_sweep *s, const char *key, const char **values, int n)
+/* The only key with several values; names: of the jobs, NULL: by the values. */
+static void vary(sk_swap *w, sk_sweep *s, const char *key, const char **values, const char **names,
+                 int n)
 {
     sk_axis *x = sk_push(w->arena, &s->axes);
     sk_out all = {.arena = w->arena};
     for (int i = 0; i < n; i++) sk_out_add(&all, "%s[%s]", i ? "," : "", values[i]);
-    *x = (sk_axis){.key = key, .values = values, .n = n};
+    *x = (sk_axis){.key = key, .values = values, .names = names, .n = n};
     s->said[s->n_said++] = sk_print(w->arena, "%s=%s", key, all.s);
 }
 
@@ -60,6 +63,20 @@ static sk_status all_done(const sk_sweep *s, const char *what)
     return SK_OK;
 }
 
+/* A training that is done has left its model. */
+static sk_status have_models(const sk_sweep *s, const char *what)
+{
+    for (int i = 0; i < s->jobs.n; i++) {
+        const char *dir = s->jobs.v[i].dir;
+        if (sk_is_file(sk_print(s->arena, "%s/final/config.json", dir))) continue;
+        return sk_fail(SK_EDATA,
+                       "swap: %s, %s, is done, but its model, final/config.json, is not there; "
+                       "bring %s/final back, or remove %s to train it anew",
+                       what, dir, dir, dir);
+    }
+    return SK_OK;
+}
+
 /* All phases run, also those that are done: that compares their keys with those that they were
  * begun with. */
 static sk_status run(sk_swap *w, sk_sweep *s, int phase, const char *what)
@@ -71,7 +88,8 @@ static sk_status run(sk_swap *w, sk_sweep *s, int phase, const char *what)
     if (st == SK_ESTOP)
         return sk_fail(SK_ESTOP, "stopped in phase %d; skein swap run=%s goes on", phase, w->dir);
     SK_TRY(st);
-    return all_done(s, what);
+    SK_TRY(all_done(s, what));
+    return phase < 3 ? have_models(s, what) : SK_OK;
 }
 
 /* ---- 1 and 2 */
@@ -82,9 +100,10 @@ static sk_status run_large(sk_swap *w)
     return run(w, &w->one, 1, "large batches");
 }
 
+/* By its real path. */
 static const char *model_of(sk_swap *w, const sk_sweep_job *j)
 {
-    return sk_print(w->arena, "%s/final", j->dir);
+    return sk_print(w->arena, "%s%s/final", w->real, j->dir + strlen(w->dir));
 }
 
 /* Seeds follow that of phase 1: no worker sees the batches in its order. */
@@ -92,12 +111,13 @@ static sk_status run_workers(sk_swap *w)
 {
     const sk_sweep_job *first = &w->one.jobs.v[0];
     const char *model = sk_print(w->arena, "model=%s", model_of(w, first));
+    SK_TRY(sk_swap_start(w));
     const char **seeds = sk_many(w->arena, const char *, w->workers);
     for (int i = 0; i < w->workers; i++)
         seeds[i] =
             sk_print(w->arena, "%llu", (unsigned long long)first->job->seed + 1 + (unsigned)i);
     begin(w, &w->two, "small", w->small, w->n_small, &model, 1);
-    vary(w, &w->two, "train.seed", seeds, w->workers);
+    vary(w, &w->two, "train.seed", seeds, NULL, w->workers);
     return run(w, &w->two, 2, "workers with small batches");
 }
 
@@ -120,13 +140,20 @@ static sk_status average(sk_swap *w)
 
 static sk_status validate(sk_swap *w)
 {
-    const char **models = sk_many(w->arena, const char *, w->workers + 2);
-    int n = 0;
-    models[n++] = model_of(w, &w->one.jobs.v[0]);
-    for (int i = 0; i < w->workers; i++) models[n++] = model_of(w, &w->two.jobs.v[i]);
-    models[n++] = w->average;
+    int n = w->workers + 2;
+    const char **models = sk_many(w->arena, const char *, n);
+    const char **names = sk_many(w->arena, const char *, n);
+    models[0] = model_of(w, &w->one.jobs.v[0]);
+    names[0] = "large";
+    for (int i = 0; i < w->workers; i++) {
+        const sk_sweep_job *j = &w->two.jobs.v[i];
+        models[1 + i] = model_of(w, j);
+        names[1 + i] = j->name;
+    }
+    names[n - 1] = sk_print(w->arena, "average-%d", w->workers);
+    models[n - 1] = sk_print(w->arena, "%s/%s", w->real, names[n - 1]);
     sk_swap_phase(w, &w->three, 3);
-    vary(w, &w->three, "model", models, n);
+    vary(w, &w->three, "model", models, names, n);
     return run(w, &w->three, 3, "validations");
 }
 
@@ -150,6 +177,10 @@ static void remove_leftovers(const char *dir)
 
 static sk_status run_phases(sk_swap *w)
 {
+    char *path = realpath(w->dir, NULL);
+    if (!path) return sk_fail(SK_EIO, "swap: the real path of %s: %s", w->dir, strerror(errno));
+    w->real = sk_strdup(w->arena, path);
+    free(path);
     SK_TRY(run_large(w));
     SK_TRY(run_workers(w));
     SK_TRY(average(w));

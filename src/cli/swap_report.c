@@ -28,13 +28,14 @@ static void add(sk_swap *w, sk_table *t, int i, const char *phase, int64_t batch
 {
     sk_arena *a = w->arena;
     double right = accuracy(w, i);
-    const char *cells[COLUMNS] = {phase,
-                                  validation(w, i)->values[0],
-                                  batch ? sk_print(a, "%lld", (long long)batch) : "",
-                                  sk_print(a, "%.0f", steps),
-                                  sk_print(a, "%.3f", seconds),
-                                  sk_print(a, "%.5f", validation(w, i)->val),
-                                  isfinite(right) ? sk_print(a, "%.4f", right) : ""};
+    const char *cells[COLUMNS] = {
+        phase,
+        sk_print(a, "%s%s", w->dir, validation(w, i)->values[0] + strlen(w->real)),
+        batch ? sk_print(a, "%lld", (long long)batch) : "",
+        sk_print(a, "%.0f", steps),
+        sk_print(a, "%.3f", seconds),
+        sk_print(a, "%.5f", validation(w, i)->val),
+        isfinite(right) ? sk_print(a, "%.4f", right) : ""};
     sk_table_add(t, cells);
 }
 

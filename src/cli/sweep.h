@@ -15,10 +15,11 @@
  * The directory of a sweep has sweep.json (the words that made it), LOCK, jobs.csv, and for each
  * job a run directory as `skein train` makes it, with three more files: job.yaml (the whole
  * job but its directory, which `train` is started with), console.log (what it printed) and outcome
- * (its exit code and error report, written by the job as its last act).
+ * (its exit code, error report and bytes of metrics.jsonl, written by the job as its last act).
  *
  * A job is finished if its outcome is 0 or SK_ENUM (it diverged).  Any other is started again,
- * from its newest checkpoint if it has one. */
+ * from its newest checkpoint if it has one.  One that was done and has lost its losses is damaged:
+ * its last checkpoint has nothing left to train, so it is not started, and its row says so. */
 #ifndef SK_CLI_SWEEP_H
 #define SK_CLI_SWEEP_H
 
@@ -34,6 +35,7 @@
 typedef struct sk_axis {
     const char *key;
     const char **values; /* as they stand behind key= */
+    const char **names;  /* of the values in the names of jobs; NULL: the values */
     int n;
     /* A range that --random draws from; values are those of a grid then, if it has any. */
     bool range, logarithmic, whole;
@@ -55,6 +57,7 @@ typedef struct sk_sweep_job {
     const char *config;  /* the text of job.yaml */
     bool begun, ended;   /* there is a directory; there is an outcome */
     bool running;        /* a process is at work on it, of this sweep or of another */
+    bool damaged;        /* it was done, and metrics.jsonl is shorter than it was then */
     sk_status code;      /* the outcome */
     const char *why;     /* its error report, or "" */
     sk_curve curve;

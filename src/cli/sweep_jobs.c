@@ -30,6 +30,13 @@ const char *sk_sweep_short(const sk_sweep *s, int axis)
     return last;
 }
 
+static const char *name_of_value(const sk_axis *x, const char *value)
+{
+    for (int i = 0; x->names && i < x->n; i++)
+        if (!strcmp(x->values[i], value)) return x->names[i];
+    return value;
+}
+
 /* "lr=0.001,batch=8": a directory's name that people can read.  What is no name, and what would be
  * too long, is replaced, and a hash of all keeps such names apart. */
 static const char *name_of(const sk_sweep *s, const char *const *values)
@@ -38,8 +45,9 @@ static const char *name_of(const sk_sweep *s, const char *const *values)
     uint64_t hash = SK_HASH_SEED;
     bool changed = false;
     for (int i = 0; i < s->axes.n; i++) {
-        sk_out_add(&o, "%s%s=%s", i ? "," : "", sk_sweep_short(s, i), values[i]);
-        hash = sk_hash(hash, values[i], strlen(values[i]) + 1);
+        const char *value = name_of_value(&s->axes.v[i], values[i]);
+        sk_out_add(&o, "%s%s=%s", i ? "," : "", sk_sweep_short(s, i), value);
+        hash = sk_hash(hash, value, strlen(value) + 1);
     }
     if (!o.n) return "job";
     for (char *c = o.s; *c; c++)

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const sk_strict limits = {.depth = 3, .objects = 4096, .values = 65536};
@@ -22,11 +23,12 @@ bool sk_sweep_done(const sk_sweep_job *j) { return j->ended && !j->code; }
 
 bool sk_sweep_finished(const sk_sweep_job *j)
 {
-    return !j->job || (j->ended && (!j->code || j->code == SK_ENUM));
+    return !j->job || j->damaged || (j->ended && (!j->code || j->code == SK_ENUM));
 }
 
 const char *sk_sweep_state(const sk_sweep_job *j)
 {
+    if (j->damaged) return "damaged";
     if (!j->ended) return j->running ? "running" : j->begun ? "broken" : "waiting";
     switch (j->code) {
     case SK_OK:
@@ -93,15 +95,35 @@ sk_status sk_sweep_recall(sk_arena *a, const char *command, const char *dir, cha
     return st;
 }
 
-/* ---- outcome: "CODE\nerror report" */
+/* ---- outcome: "CODE\nerror report\nbytes of metrics.jsonl" */
+
+static int64_t metrics_bytes(sk_arena *a, const char *dir)
+{
+    struct stat s;
+    return stat(sk_print(a, "%s/metrics.jsonl", dir), &s) ? 0 : (int64_t)s.st_size;
+}
 
 void sk_sweep_outcome(const char *dir, sk_status code, const char *why)
 {
     sk_arena a = {0};
-    const char *text = sk_print(&a, "%d\n%s\n", (int)code, why);
+    const char *text = sk_print(&a, "%d\n%.*s\n%lld\n", (int)code, (int)strcspn(why, "\n"), why,
+                                (long long)metrics_bytes(&a, dir));
     /* Without one the job counts as broken and is started again: there is nobody to tell. */
     if (sk_file_replace(sk_print(&a, "%s/outcome", dir), text, strlen(text))) sk_error_set("");
     sk_arena_end(&a);
+}
+
+/* The losses of a job that is done are in metrics.jsonl alone. */
+static void note_damage(sk_sweep *s, sk_sweep_job *j, int64_t wrote)
+{
+    int64_t bytes = metrics_bytes(s->arena, j->dir);
+    if (bytes && bytes >= wrote) return;
+    j->damaged = true;
+    j->code = SK_EDATA;
+    j->why = sk_print(s->arena,
+                      "%s/metrics.jsonl has %lld bytes, and %lld were written: losses are lost; "
+                      "bring the file back, or remove %s to train the job again",
+                      j->dir, (long long)bytes, (long long)wrote, j->dir);
 }
 
 static sk_status read_outcome(sk_sweep *s, sk_sweep_job *j)
@@ -118,6 +140,8 @@ static sk_status read_outcome(sk_sweep *s, sk_sweep_job *j)
     j->code = (sk_status)code;
     end++;
     j->why = sk_print(s->arena, "%.*s", (int)strcspn(end, "\n"), end);
+    end += strcspn(end, "\n");
+    if (!code) note_damage(s, j, strtoll(end, NULL, 10));
     return SK_OK;
 }
 
@@ -151,7 +175,7 @@ sk_status sk_sweep_look(sk_sweep *s, sk_sweep_job *j)
 {
     j->loss = j->val = NAN;
     if (!j->job) return SK_OK;
-    j->ended = j->running = false;
+    j->ended = j->running = j->damaged = false;
     j->code = SK_OK;
     j->why = "";
     j->begun = sk_is_dir(j->dir);
@@ -159,6 +183,7 @@ sk_status sk_sweep_look(sk_sweep *s, sk_sweep_job *j)
     SK_TRY(read_outcome(s, j));
     j->running = !j->ended && is_running(s, j);
     SK_TRY(sk_curve_read(s->arena, sk_print(s->arena, "%s/metrics.jsonl", j->dir), &j->curve));
+    if (j->damaged) return SK_OK; /* losses of another step than the last */
     j->loss = sk_curve_loss(&j->curve);
     j->val = sk_curve_val(&j->curve);
     return SK_OK;

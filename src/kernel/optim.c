@@ -46,6 +46,17 @@ bool sk_knob_used(const sk_knob *knobs, const sk_knob *k, const double *numbers)
     return true;
 }
 
+double sk_knob_usual(const sk_optim *o, int i, const double *numbers)
+{
+    for (int b = 0; o->knobs[b].name; b++)
+        for (const sk_optim *const *p = sk_optim_parts; o->knobs[b].base && *p; p++) {
+            int k = sk_optim_knob(*p, o->knobs[i].name);
+            if (k >= 0 && has_word(&o->knobs[b], numbers[b], (*p)->name))
+                return (*p)->knobs[k].usual;
+        }
+    return o->knobs[i].usual;
+}
+
 void sk_pass_gradient(sk_piece *p)
 {
     real scale = p->scale, *restrict u = p->state[0];

@@ -16,9 +16,17 @@
  * So small batches may differ in size; the plan has both sums, as parts of the batch (sk_noise).
  *
  * Where gradients are reduced in every task (grad_targets.c), the leaves of that micro-batch are
- * measured.  A gradient must be in one place: a parameter whose gradient comes in parts that
+ * measured.
+ *
+ * In deterministic order (order=canonical) the small batches are all micro-batches of all ranks
+ * that split the batch, and their squares are added as integers (base/exact.h).  So the sum, and
+ * what AdaScale makes of it, depends only on the parts into which the batch is cut: dp=4, dp=2
+ * micro=2 and micro=4, with any tp, pp or zero, have the same bits.
+ *
+ * A gradient must be in one place: a parameter whose gradient comes in parts that
  * meet only later, on two stages, in two leaves or over an axis that splits something else than
  * samples, has no norm of a small batch on any rank.  Such layouts are refused. */
+#include "base/exact.h"
 #include "program/acts.h"
 #include "program/lowering.h"
 
@@ -51,6 +59,21 @@ static sk_status no_place(const sk_lowering *e, const sk_tensor *t)
     return SK_OK;
 }
 
+static sk_status many_leaves(const sk_lowering *e, const sk_tensor *t)
+{
+    if (e->l->canonical)
+        return sk_fail(SK_ECONF,
+                       "train.noise: with order=canonical the parts of the gradient of '%s' are "
+                       "reduced one by one, so no rank has it of a small batch; take "
+                       "model.tie_word_embeddings=false or order=fast, or leave out train.noise",
+                       t->name);
+    return sk_fail(SK_ECONF,
+                   "train.noise: with zero=%d the parts of the gradient of '%s' are reduced one by "
+                   "one, so no rank has it of a small batch; take "
+                   "model.tie_word_embeddings=false or zero=1, or leave out train.noise",
+                   (int)e->l->shard, t->name);
+}
+
 /* Nodes that contribute to the gradient of a parameter: on one stage, and to one leaf. */
 static sk_status one_place(const sk_lowering *e)
 {
@@ -64,16 +87,12 @@ static sk_status one_place(const sk_lowering *e)
             const sk_node *f = first[t->id];
             if (!f) SK_TRY(no_place(e, t));
             else if (e->sp->stage[f->id] != e->sp->stage[i])
-                return sk_fail(SK_ECONF,
-                               "train.noise: stages %d and %d have a part each of the gradient of "
-                               "'%s'; leave out train.noise, or model.tie_word_embeddings=false",
-                               e->sp->stage[f->id], e->sp->stage[i], t->name);
-            else if (leaves && (e->l->canonical || f->layer != n->layer))
-                return sk_fail(SK_ECONF,
-                               "train.noise: parts of the gradient of '%s' are reduced one by one "
-                               "(zero=2, zero=3, order=canonical); leave out train.noise, or "
-                               "model.tie_word_embeddings=false, or take zero=1",
-                               t->name);
+                return sk_fail(
+                    SK_ECONF,
+                    "train.noise: stages %d and %d have a part each of the gradient of "
+                    "'%s'; take model.tie_word_embeddings=false, or leave out train.noise",
+                    e->sp->stage[f->id], e->sp->stage[i], t->name);
+            else if (leaves && (e->l->canonical || f->layer != n->layer)) return many_leaves(e, t);
             if (!f) first[t->id] = n;
         }
     }
@@ -113,29 +132,39 @@ static int first_backward(const sk_lowering *e)
     return 0;
 }
 
-/* Of the rank at these coordinates: samples of that micro-batch. */
-static int64_t samples(const sk_lowering *e, const int *coord)
+static bool is_small(const sk_lowering *e, int micro) /* of the task, or -1 */
+{
+    return micro >= 0 && (e->l->canonical || micro == e->noise_micro);
+}
+
+/* Of the rank at these coordinates: samples of a micro-batch. */
+static int64_t samples(const sk_lowering *e, const int *coord, int micro)
 {
     const char batch[] = {e->g->batch, 0};
     sk_state s = {0};
     for (int a = 0; a < e->l->mesh.n; a++)
         if (splits_batch(e, a)) s.how[a] = SK_SPLIT;
-    return sk_shard_of(e->g, e->l, batch, &s, coord, e->noise_micro, e->p->n_micro).size[0];
+    return sk_shard_of(e->g, e->l, batch, &s, coord, micro, e->p->n_micro).size[0];
 }
 
 static sk_status plan_sizes(sk_lowering *e)
 {
     sk_noise *x = &e->p->noise;
     double all = (double)e->g->size[(int)e->g->batch & 127];
+    int64_t sum = 0, squares = 0; /* of sizes: whole numbers, which no order of ranks changes */
     for (int r = 0; r < e->p->n_ranks; r++) {
         int coord[SK_MAX_AXES];
         bool counts = true;
         sk_mesh_coords(&e->l->mesh, r, coord);
         for (int a = 0; a < e->l->mesh.n; a++) counts &= splits_batch(e, a) || !coord[a];
-        double part = counts ? (double)samples(e, coord) / all : 0;
-        x->part += part;
-        x->square += part * part;
+        for (int m = 0; counts && m < e->p->n_micro; m++) {
+            int64_t n = is_small(e, m) ? samples(e, coord, m) : 0;
+            sum += n;
+            squares += n * n;
+        }
     }
+    x->part = (double)sum / all;
+    x->square = (double)squares / (all * all);
     if (x->part > 0 && x->part - x->square > 1e-9) return SK_OK;
     return sk_fail(SK_ECONF,
                    "train.noise compares the gradient of the batch with those of parts of it; here "
@@ -159,8 +188,9 @@ sk_status sk_noise_begin(sk_lowering *e)
             if (a != e->l->stage_axis && made->how[a] == SK_REPLICATE && e->p->coord[a])
                 q->counts = false;
     }
-    sk_extent one = {.n = 1, .size = {1}, .full = {1}};
-    e->noise = sk_lower_buffer(e, "noise", NULL, SK_WIRE, SK_F64, one);
+    int64_t n = e->l->canonical ? SK_EXACT_LIMBS : 1;
+    sk_extent box = {.n = 1, .size = {n}, .full = {n}};
+    e->noise = sk_lower_buffer(e, "noise", NULL, SK_WIRE, e->l->canonical ? SK_I64 : SK_F64, box);
     e->p->bufs.v[e->noise].keep = true;
     e->at.micro = -1;
     e->at.phase = SK_FORWARD;
@@ -180,7 +210,7 @@ static void measure(const sk_lowering *e, sk_inst *in, int param, int buf)
 
 void sk_noise_leaves(sk_lowering *e, const sk_grad_at *v, int n)
 {
-    for (int i = 0; e->noise >= 0 && e->at.micro == e->noise_micro && i < n; i++)
+    for (int i = 0; e->noise >= 0 && is_small(e, e->at.micro) && i < n; i++)
         if (measured(e->p->params.v[v[i].param].tensor))
             measure(e, sk_lower_inst(e, SK_DO_SUMSQ), v[i].param, v[i].whole);
 }

@@ -7,8 +7,12 @@
  *     matrix      a product sums over some of its letters and leaves others, inside of the model
  *     head        the same, in the last layer
  *     vector      what is left: biases, the weights of norms, scalars
- *     rest        whatever is in no other group */
+ *     rest        whatever is in no other group
+ *
+ * A parameter without Kronecker factors is in no group of an optimizer that needs them (K-FAC): it
+ * goes on to the next, which is that of the rest. */
 #include "base/hash.h"
+#include "graph/extra.h"
 #include "program/lowering.h"
 #include "program/param_groups.h"
 
@@ -124,10 +128,32 @@ static bool matches(const sk_graph *g, const sk_tensor *t, const char *match)
     return !fnmatch(match, t->name, 0);
 }
 
+int sk_param_factors(const sk_graph *g, const sk_tensor *t)
+{
+    int n = 0;
+    for (int i = 0; i < g->tensors.n; i++) {
+        const sk_tensor *x = g->tensors.v[i];
+        n += x->role == SK_EXTRA && x->of == t && x->extra <= SK_EXTRA_KRON_G;
+    }
+    return n;
+}
+
+static bool is_in(const sk_graph *g, const sk_tensor *t, const sk_param_group *x)
+{
+    return matches(g, t, x->match) && (!x->matrices || sk_param_class_of(g, t) == SK_PARAM_MATRIX);
+}
+
+int sk_param_group_asked(const sk_graph *g, const sk_tensor *t, const sk_param_group *v, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (is_in(g, t, &v[i])) return i + 1;
+    return 0;
+}
+
 int sk_param_group_of(const sk_graph *g, const sk_tensor *t, const sk_param_group *v, int n)
 {
     for (int i = 0; i < n; i++)
-        if (matches(g, t, v[i].match)) return i + 1;
+        if (is_in(g, t, &v[i]) && (!v[i].optim->factors || sk_param_factors(g, t))) return i + 1;
     return 0;
 }
 
@@ -170,6 +196,7 @@ uint64_t sk_lower_groups_hash(const sk_compile_opts *o)
         const sk_param_group *x = &o->groups[i];
         h = sk_hash(h, x->match, strlen(x->match) + 1);
         h = sk_hash(h, x->optim->name, strlen(x->optim->name) + 1);
+        h = sk_hash(h, &x->matrices, sizeof x->matrices);
     }
     return h;
 }

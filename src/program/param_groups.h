@@ -22,7 +22,11 @@ sk_param_class sk_param_class_of(const sk_graph *g, const sk_tensor *t);
 bool sk_param_matrix(const sk_graph *g, const sk_tensor *t, char roles[SK_MAX_DIM + 1]);
 /* Of a matrix: are its rows outputs of the product that reads it? */
 bool sk_param_rows_out(const sk_graph *g, const sk_tensor *t);
-/* The first of n groups that a parameter is in, from 1 on; 0: none. */
+/* How many sides of the parameter have a Kronecker factor, once the graph has its backward half. */
+int sk_param_factors(const sk_graph *g, const sk_tensor *t);
+/* The first of n groups that a parameter is in, from 1 on; 0: none.  The first function: with
+ * factors or without, as it is before the graph has its backward half. */
+int sk_param_group_asked(const sk_graph *g, const sk_tensor *t, const sk_param_group *v, int n);
 int sk_param_group_of(const sk_graph *g, const sk_tensor *t, const sk_param_group *v, int n);
 
 #endif

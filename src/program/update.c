@@ -79,9 +79,10 @@ static void stats(sk_lowering *e)
     in->training = e->training;
     int noise = e->training ? e->noise : -1;
     bool local = sk_layout_any_local(e->l) && e->training;
-    if (local) reduce_replica(e, p->stats, noise, "loss and norm");
-    else if (p->n_ranks > 1) reduce_over(e, p->world, p->stats, noise, "loss and norm");
-    if (exact) reduce_replica(e, squares, -1, "squares");
+    int beside = exact ? -1 : noise; /* exact ones are integers too */
+    if (local) reduce_replica(e, p->stats, beside, "loss and norm");
+    else if (p->n_ranks > 1) reduce_over(e, p->world, p->stats, beside, "loss and norm");
+    if (exact) reduce_replica(e, squares, noise, "squares");
     int all = local ? reduce_all(e, p->stats, "stats of all", "loss and norm of all") : -1;
     int exact_all =
         local && exact ? reduce_all(e, squares, "squares of all", "squares of all") : -1;
@@ -120,7 +121,8 @@ bool sk_lower_is_late(const sk_lowering *e, int param)
 static bool has_pass(const sk_param_plan *q, int pass)
 {
     if (q->tensor->bias_update != 0) return pass == 0;
-    if (sk_param_whole(q) && (pass || !q->optim->n_sums)) return false; /* whole_update.c */
+    if (sk_param_matrix_update(q) && (pass || !q->optim->n_sums))
+        return false; /* matrix_update.c */
     for (int i = 0; i <= pass; i++)
         if (!q->optim->pass[i]) return false;
     return true;
@@ -267,7 +269,7 @@ void sk_lower_update(sk_lowering *e)
         before = after;
         if (!pass) first = after;
     }
-    sk_lower_whole_updates(e, first);
+    sk_lower_matrix_updates(e, first);
     if (p->late) take_late(e);
     sk_lower_replica_sync(e);
     sk_lower_whole_weights(e);

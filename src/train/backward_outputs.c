@@ -80,6 +80,19 @@ sk_status sk_backward_ask(const sk_job *job, sk_graph *g)
     return SK_OK;
 }
 
+sk_status sk_backward_used(const sk_job *job)
+{
+    for (int i = 0; i < N_OUTPUTS && !job->backward_every; i++) {
+        if (outputs[i].extras & BIT(TOTALS) || !sk_backward_wants(job, outputs[i].name)) continue;
+        return sk_fail(SK_ECONF,
+                       "train.backward: %s has no number in metrics.jsonl, and with "
+                       "train.backward_every=0 no file has its tensors; write them every so many "
+                       "steps, as train.backward_every=100 does, or leave out %s",
+                       outputs[i].name, outputs[i].name);
+    }
+    return SK_OK;
+}
+
 bool sk_backward_wants(const sk_job *job, const char *name)
 {
     const char *text = job->backward, *at;

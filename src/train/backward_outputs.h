@@ -30,6 +30,8 @@ typedef struct sk_backward_sums { /* of a step, over all parameters */
 
 /* job->backward, read: the extras that the graph must have (sk_graph.extras). */
 sk_status sk_backward_ask(const sk_job *job, sk_graph *g);
+/* Does a run leave all that job->backward asks for, in its metrics or in files? */
+sk_status sk_backward_used(const sk_job *job);
 bool sk_backward_wants(const sk_job *job, const char *name);
 
 /* A tensor that the user sees, and the sums of the program (sk_program_sum_shards) it is made of.

@@ -1,7 +1,9 @@
 /* checksums.c - checksums.json, beside the files of a model directory. */
 #include "train/checksums.h"
 #include "base/hash.h"
+#include "base/proc.h"
 #include "base/strings.h"
+#include "base/threads.h"
 #include "tensor/safetensors.h"
 #include "tensor/strict.h"
 #include "train/companions.h"
@@ -12,12 +14,16 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SUMS_BYTES = 64 << 20 };
+#define MEANT "; if the change is meant, remove " SK_CHECKSUMS_FILE
+
+enum { SUMS_BYTES = 64 << 20, PIECE = 1 << 20, MOST_THREADS = 4, LEAST_CHUNKS = 8 };
+const sk_chunk_share sk_all_chunks = {0, 1};
 static const char first_line[] = "{\"format\":\"skein-checksums\",\"major\":1,\n";
 
 typedef struct files {
@@ -27,23 +33,82 @@ typedef struct files {
 
 /* --- writing --- */
 
+typedef struct sums { /* of an open file */
+    int fd;
+    const char *where;
+    sk_chunk_share share;
+    const sk_ckpt_file *file;
+} sums;
+
+/* Up to three chunks: at, at + of, at + 2 of. */
+static sk_status sum_three(const sums *x, int64_t at, unsigned char *buf)
+{
+    uint32_t crc[3] = {0};
+    int64_t n = x->file->n_crc, of = x->share.of, last = at + 2 * of;
+    if (last >= n || (last + 1) * SK_ST_CHUNK > x->file->bytes) { /* not three, or not full */
+        for (int64_t k = at; k < n && k <= last; k += of) {
+            int64_t left = x->file->bytes - k * SK_ST_CHUNK;
+            size_t bytes = (size_t)(left < SK_ST_CHUNK ? left : SK_ST_CHUNK);
+            SK_TRY(sk_file_pread(x->fd, x->where, buf, bytes, k * SK_ST_CHUNK));
+            x->file->crc[k] = sk_crc32c(0, buf, bytes);
+        }
+        return SK_OK;
+    }
+    for (int64_t i = 0; i < SK_ST_CHUNK; i += PIECE) {
+        for (int j = 0; j < 3; j++)
+            SK_TRY(sk_file_pread(x->fd, x->where, buf + j * PIECE, PIECE,
+                                 (at + j * of) * SK_ST_CHUNK + i));
+        sk_crc32c_three(crc, buf, PIECE, PIECE);
+    }
+    for (int j = 0; j < 3; j++) x->file->crc[at + j * of] = crc[j];
+    return SK_OK;
+}
+
+static sk_status sum_share(const sums *x)
+{
+    sk_status st = SK_OK;
+    sk_arena tmp = {0};
+    unsigned char *buf = sk_alloc(&tmp, SK_ST_CHUNK);
+    for (int64_t k = x->share.part; k < x->file->n_crc && !st; k += 3 * (int64_t)x->share.of)
+        st = sum_three(x, k, buf);
+    sk_arena_end(&tmp);
+    return st;
+}
+
+typedef struct summing { /* by threads */
+    sums all;
+    atomic_bool failed;
+} summing;
+
+static void sum_part(void *ctx, int part, int of)
+{
+    summing *s = ctx;
+    sums x = s->all;
+    x.share = (sk_chunk_share){x.share.part + part * x.share.of, x.share.of * of};
+    if (sum_share(&x)) atomic_store(&s->failed, true);
+}
+
+/* The sums of the share's chunks. */
+static sk_status sum_chunks(int fd, const char *where, sk_chunk_share share, const sk_ckpt_file *f)
+{
+    summing s = {.all = {fd, where, share, f}};
+    int threads = sk_proc_cores() / share.of;
+    if (threads > MOST_THREADS) threads = MOST_THREADS;
+    if (threads < 2 || f->n_crc / share.of < LEAST_CHUNKS) return sum_share(&s.all);
+    sk_threads *t = sk_threads_open(threads);
+    sk_threads_run(t, sum_part, &s);
+    sk_threads_close(t);
+    return atomic_load(&s.failed) ? sum_share(&s.all) : SK_OK; /* an error is told by its thread */
+}
+
 static sk_status sum_file(sk_arena *a, int dir, const char *name, sk_ckpt_file *out)
 {
     int fd = -1;
-    sk_status st = SK_OK;
     *out = (sk_ckpt_file){.name = sk_strdup(a, name)};
     SK_TRY(sk_strict_open(dir, name, name, &fd, &out->bytes));
     out->n_crc = (out->bytes + SK_ST_CHUNK - 1) / SK_ST_CHUNK;
     out->crc = sk_many(a, uint32_t, out->n_crc);
-    sk_arena tmp = {0};
-    unsigned char *buf = sk_alloc(&tmp, SK_ST_CHUNK);
-    for (int64_t k = 0; k < out->n_crc && !st; k++) {
-        int64_t at = k * SK_ST_CHUNK, left = out->bytes - at;
-        size_t n = (size_t)(left < SK_ST_CHUNK ? left : SK_ST_CHUNK);
-        st = sk_file_pread(fd, name, buf, n, at);
-        if (!st) out->crc[k] = sk_crc32c(0, buf, n);
-    }
-    sk_arena_end(&tmp);
+    sk_status st = sum_chunks(fd, name, sk_all_chunks, out);
     close(fd);
     return st;
 }
@@ -116,17 +181,23 @@ static sk_status read_sums(sk_arena *a, const char *where, sk_text text, files *
     return st;
 }
 
-static sk_status compare(const char *path, const sk_ckpt_file *is, const sk_ckpt_file *was)
+static sk_status other_size(const char *path, int64_t is, int64_t was)
 {
-    if (is->bytes != was->bytes)
-        return sk_fail(SK_EDATA, "%s has %lld bytes, " SK_CHECKSUMS_FILE " says %lld", path,
-                       (long long)is->bytes, (long long)was->bytes);
-    for (int64_t k = 0; k < is->n_crc; k++) {
+    return sk_fail(SK_EDATA, "%s has %lld bytes, " SK_CHECKSUMS_FILE " says %lld" MEANT, path,
+                   (long long)is, (long long)was);
+}
+
+/* The share's chunks of a file of this size have their sums. */
+static sk_status compare(const char *path, sk_chunk_share share, const sk_ckpt_file *is,
+                         const sk_ckpt_file *was)
+{
+    if (is->bytes != was->bytes) return other_size(path, is->bytes, was->bytes);
+    for (int64_t k = share.part; k < is->n_crc; k += share.of) {
         int64_t at = k * SK_ST_CHUNK, left = is->bytes - at;
         if (is->crc[k] == was->crc[k]) continue;
         return sk_fail(SK_EDATA,
                        "%s is damaged, or was changed, in bytes %lld to %lld: the sum is %08" PRIx32
-                       ", " SK_CHECKSUMS_FILE " says %08" PRIx32,
+                       ", " SK_CHECKSUMS_FILE " says %08" PRIx32 MEANT,
                        path, (long long)at,
                        (long long)(at + (left < SK_ST_CHUNK ? left : SK_ST_CHUNK)), is->crc[k],
                        was->crc[k]);
@@ -134,14 +205,39 @@ static sk_status compare(const char *path, const sk_ckpt_file *is, const sk_ckpt
     return SK_OK;
 }
 
-static sk_status hold(sk_arena *a, const char *dir, int fd, const files *all, const char *only)
+/* Links are followed, as by all who load a model directory. */
+static sk_status hold_file(sk_arena *a, const char *path, sk_chunk_share share,
+                           const sk_ckpt_file *was)
+{
+    sk_ckpt_file is = *was;
+    int fd = -1;
+    SK_TRY(sk_strict_open(AT_FDCWD, path, path, &fd, &is.bytes));
+    is.crc = sk_many(a, uint32_t, is.n_crc);
+    sk_status st = is.bytes == was->bytes ? sum_chunks(fd, path, share, &is) : SK_OK;
+    close(fd);
+    return st ? st : compare(path, share, &is, was);
+}
+
+static bool is_tensors(const char *name)
+{
+    static const char tail[] = ".safetensors";
+    size_t n = strlen(name);
+    return n >= sizeof tail && !strcmp(name + n - (sizeof tail - 1), tail);
+}
+
+typedef struct which { /* files are held to their sums */
+    const char *only;  /* NULL: no name is asked for */
+    bool tensors, texts;
+    sk_chunk_share share;
+} which;
+
+static sk_status hold(sk_arena *a, const char *dir, const files *all, const which *w)
 {
     for (int i = 0; i < all->n; i++) {
-        sk_ckpt_file is;
+        const char *name = all->v[i].name;
         sk_mark m = sk_arena_mark(a);
-        if (only && strcmp(only, all->v[i].name)) continue;
-        SK_TRY(sum_file(a, fd, all->v[i].name, &is));
-        SK_TRY(compare(sk_print(a, "%s/%s", dir, is.name), &is, &all->v[i]));
+        if (w->only ? strcmp(w->only, name) : is_tensors(name) ? !w->tensors : !w->texts) continue;
+        SK_TRY(hold_file(a, sk_print(a, "%s/%s", dir, name), w->share, &all->v[i]));
         sk_arena_back(a, m);
     }
     return SK_OK;
@@ -156,42 +252,52 @@ static bool listed(const files *all, const char *name)
 
 static bool lists_tensors(const char *dir, const files *all)
 {
-    static const char tail[] = ".safetensors";
     bool good = true;
     DIR *d = opendir(dir);
-    for (struct dirent *e; d && (e = readdir(d));) {
-        size_t n = strlen(e->d_name);
-        if (n < sizeof tail || strcmp(e->d_name + n - (sizeof tail - 1), tail)) continue;
-        good &= listed(all, e->d_name);
-    }
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (is_tensors(e->d_name)) good &= listed(all, e->d_name);
     if (d) closedir(d);
     return d && good;
 }
 
-static sk_status verify(sk_arena *a, const char *dir, int fd, const char *only, bool *good)
+/* Nothing is known of a directory without sums: *all is then empty. */
+static sk_status hold_directory(sk_arena *a, const char *dir, const which *w, files *all)
 {
-    files all = {0};
     sk_text text;
     const char *where = sk_print(a, "%s/" SK_CHECKSUMS_FILE, dir);
-    SK_TRY(sk_strict_read(a, fd, SK_CHECKSUMS_FILE, where, SUMS_BYTES, &text));
-    SK_TRY(read_sums(a, where, text, &all));
-    SK_TRY(hold(a, dir, fd, &all, only));
-    *good = only ? listed(&all, only) : lists_tensors(dir, &all);
-    return SK_OK;
+    if (!sk_is_there(where)) return SK_OK;
+    SK_TRY(sk_strict_read(a, AT_FDCWD, where, where, SUMS_BYTES, &text));
+    SK_TRY(read_sums(a, where, text, all));
+    return hold(a, dir, all, w);
+}
+
+static sk_status check(const char *dir, const which *w)
+{
+    sk_arena a = {0};
+    files all = {0};
+    sk_status st = hold_directory(&a, dir, w, &all);
+    sk_arena_end(&a);
+    return st ? sk_trail(st, SK_HERE) : SK_OK;
+}
+
+sk_status sk_checksums_check_texts(const char *dir)
+{
+    return check(dir, &(which){.texts = true, .share = sk_all_chunks});
+}
+
+sk_status sk_checksums_check_tensors(const char *dir, sk_chunk_share share)
+{
+    sk_assert(share.part >= 0 && share.part < share.of);
+    return check(dir, &(which){.tensors = true, .share = share});
 }
 
 sk_status sk_checksums_verify(const char *dir, const char *only, bool *good)
 {
     sk_arena a = {0};
-    *good = false;
-    if (!sk_is_file(sk_print(&a, "%s/" SK_CHECKSUMS_FILE, dir))) {
-        sk_arena_end(&a);
-        return SK_OK;
-    }
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    sk_status st =
-        fd < 0 ? sk_fail(SK_EIO, "%s: %s", dir, strerror(errno)) : verify(&a, dir, fd, only, good);
-    if (fd >= 0) close(fd);
+    files all = {0};
+    which w = {.only = only, .tensors = true, .texts = true, .share = sk_all_chunks};
+    sk_status st = hold_directory(&a, dir, &w, &all);
+    *good = !st && all.n && (only ? listed(&all, only) : lists_tensors(dir, &all));
     sk_arena_end(&a);
     return st ? sk_trail(st, SK_HERE) : SK_OK;
 }
@@ -225,7 +331,7 @@ static sk_status own_file(sk_arena *a, const char *dir, int fd, const char *name
         return foreign(dir, sk_print(a, "%s has %lld bytes, " SK_CHECKSUMS_FILE " says %lld", name,
                                      (long long)s.st_size, (long long)all->v[k].bytes));
     if (s.st_size > SK_ST_CHUNK) return SK_OK; /* weights take long to read */
-    if (sum_file(a, fd, name, &is) || compare(name, &is, &all->v[k]))
+    if (sum_file(a, fd, name, &is) || compare(name, sk_all_chunks, &is, &all->v[k]))
         return foreign(dir, sk_error_line());
     return SK_OK;
 }

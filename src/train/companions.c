@@ -127,6 +127,7 @@ static sk_status clean_generation(sk_arena *a, const char *path, sk_text *text)
 sk_status sk_companions_read(sk_arena *a, const char *dir, sk_companions *out)
 {
     *out = (sk_companions){0};
+    SK_TRY(sk_checksums_check_texts(dir));
     for (int i = 0; i < SK_N_COMPANIONS; i++) {
         const char *path = sk_print(a, "%s/%s", dir, names[i]);
         if (!sk_is_there(path)) continue;

@@ -3,6 +3,7 @@
 #include "base/strings.h"
 #include "base/version.h"
 #include "train/host.h"
+#include "train/relayout.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -105,17 +106,24 @@ static void head_layout(const sk_console *c, sk_arena *a)
 
 static void head_memory(const sk_console *c, sk_arena *a)
 {
-    const sk_program *p = c->s->programs[0];
-    for (int r = 1; r < c->s->n_ranks; r++)
-        if (c->s->programs[r]->own_bytes > p->own_bytes) p = c->s->programs[r];
+    const sk_program *p = sk_relayout_largest(c->s, 0);
+    for (int r = 1; r < c->s->n_ranks; r++) {
+        const sk_program *q = sk_relayout_largest(c->s, r);
+        if (q->own_bytes > p->own_bytes) p = q;
+    }
     sk_console_label(c, "memory");
     fprintf(c->to, "per rank %s =", sk_bytes(a, p->own_bytes));
     const char *gap = " ";
+    /* What a change of phases needs beyond the largest phase lies behind its scratch. */
+    int64_t more = c->s->relayout ? p->kind_bytes[SK_SCRATCH] - sk_scratch_bytes(p) : 0;
     for (int k = 0; k < SK_N_KINDS; k++) {
-        if (!p->kind_bytes[k]) continue;
-        fprintf(c->to, "%s%s %s", gap, sk_kind_names[k], sk_bytes(a, p->kind_bytes[k]));
+        int64_t bytes = p->kind_bytes[k] - (k == SK_SCRATCH ? more : 0);
+        if (!bytes) continue;
+        fprintf(c->to, "%s%s %s", gap, sk_kind_names[k], sk_bytes(a, bytes));
         gap = " + ";
     }
+    if (more) fprintf(c->to, "%schanges of phase %s", gap, sk_bytes(a, more));
+    if (c->s->relayout) fprintf(c->to, " · in the largest phase");
     if (p->file_bytes) fprintf(c->to, " · file %s", sk_bytes(a, p->file_bytes));
     if (p->shared_bytes)
         fprintf(c->to, " · weights shared by %d ranks of a host",

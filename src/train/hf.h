@@ -28,6 +28,7 @@
 
 #include "model/model.h"
 #include "tensor/tensor_shard.h"
+#include "train/checksums.h"
 #include "train/companions.h"
 
 typedef struct sk_hf_shape { /* of a logical tensor */
@@ -45,9 +46,10 @@ sk_status sk_hf_load(const char *dir, const sk_model *m, const sk_hyper *h,
                      const sk_hf_shape *shapes, int n_shapes, const sk_tensor_shard *boxes, int n);
 
 /* Every tensor of the directory's files is one of the model's, a buffer that the model names, or a
- * head equal to the embedding that it is tied to; otherwise SK_EDATA, with its name. */
+ * head equal to the embedding that it is tied to; otherwise SK_EDATA, with its name.  The share of
+ * their chunks that is the caller's has its sums, where there are any (checksums.h). */
 sk_status sk_hf_check(const char *dir, const sk_model *m, const sk_hyper *h,
-                      const sk_hf_shape *shapes, int n_shapes);
+                      const sk_hf_shape *shapes, int n_shapes, sk_chunk_share share);
 
 /* Bit t is set if a tensor of the model has sk_dtype t in the directory's files. */
 sk_status sk_hf_types(const char *dir, const sk_model *m, const sk_hyper *h,

@@ -165,12 +165,13 @@ static sk_status check_file(const checker *c, const char *file)
 }
 
 sk_status sk_hf_check(const char *dir, const sk_model *m, const sk_hyper *h,
-                      const sk_hf_shape *shapes, int n_shapes)
+                      const sk_hf_shape *shapes, int n_shapes, sk_chunk_share share)
 {
     sk_arena a = {0};
     sk_hf_places all = {0};
     files names = {0};
     checker c = {.dir = dir, .model = m, .hyper = h, .all = &all, .files = &names};
+    SK_TRY(sk_checksums_check_tensors(dir, share)); /* damage is not a mistake of the model */
     sk_status status = sk_hf_list_places(&a, m, h, shapes, n_shapes, &all);
     if (!status) status = list_files(&a, dir, &c.index, &names);
     for (int i = 0; i < names.n && !status; i++) status = check_file(&c, names.v[i]);

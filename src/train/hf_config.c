@@ -2,6 +2,7 @@
 #include "train/hf_config.h"
 #include "kernel/activation.h"
 #include "tensor/strict.h"
+#include "train/checksums.h"
 
 #include <fcntl.h>
 #include <jansson.h>
@@ -374,6 +375,7 @@ sk_status sk_hf_config(const char *dir, const sk_model **m, sk_hyper *out)
 {
     sk_arena a = {0};
     json_t *root = NULL;
+    SK_TRY(sk_checksums_check_texts(dir));
     sk_status status = sk_hf_json(dir, "config.json", CONFIG_BYTES, &root);
     if (!status) {
         status = sk_hf_config_of(sk_print(&a, "%s/config.json", dir), root, m, out);

@@ -107,6 +107,7 @@ char *sk_idle_text(sk_arena *a, const sk_setup *s, int n)
     say_axes(&o, s);
     say_micro(&o, s);
     say_words(&o, s);
+    sk_setup_group_warnings(&o, s);
     return o.s;
 }
 

@@ -7,7 +7,8 @@
  *     63 of 64 ranks have nothing to do: dp=64 splits letter b (train.batch) in 64, and its size
  *     is 1; take 64 or more, or dp=1
  *
- * Other warnings: an axis that splits nothing, micro-batches without a sample. */
+ * Other warnings: an axis that splits nothing, micro-batches without a sample, keys of the
+ * optimizer without effect (train/group_checks.c). */
 #ifndef SK_TRAIN_IDLE_H
 #define SK_TRAIN_IDLE_H
 

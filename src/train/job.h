@@ -40,6 +40,7 @@ typedef struct sk_job {
     int64_t threads; /* per rank; 0: cores / ranks on this host, at least 1 */
     char optim_name[SK_NAME];
     double lr, min_lr, clip;     /* clip 0: none */
+    bool lr_said, decay_said;    /* beside groups: optim.lr, optim.weight_decay are for all */
     double knob[SK_MAX_KNOB];    /* of the optimizer, in the order of sk_optim.knobs; but lr */
     char groups[SK_LAYOUT_TEXT]; /* optim.groups, as it was said */
     sk_param_group group[SK_MAX_PARAM_GROUPS - 1]; /* and read: groups 1 to n_groups */
@@ -47,7 +48,7 @@ typedef struct sk_job {
     int64_t budget;                 /* bytes a rank may take; 0: any */
     double ema;                     /* decay of the average of weights; 0: none is kept */
     int64_t adascale;               /* the batch is so many times that of optim.lr; 0: off */
-    char whole_work[SK_NAME];       /* optim.work */
+    char matrix_work[SK_NAME];      /* optim.work */
     int64_t late;                   /* 1: updates run beside the next step */
     char schedule[SK_NAME];         /* of the learning rate: a part of parts/lr */
     double lr_knob[SK_MAX_LR_KNOB]; /* of the schedule, in the order of sk_lr.knobs */

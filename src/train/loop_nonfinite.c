@@ -13,6 +13,27 @@ static const char *newest(sk_loop *l)
     return l->tried < 0 ? "none" : sk_print(&l->arena, "that of step %lld", (long long)l->tried);
 }
 
+static bool has_no_eps(const sk_optim *o, const double *knob)
+{
+    int i = sk_optim_knob(o, "eps");
+    return i >= 0 && knob[i] == 0 && sk_knob_used(o->knobs, &o->knobs[i], knob);
+}
+
+/* What may help, with the likeliest cause in front. */
+static const char *hint(sk_loop *l)
+{
+    const sk_job *job = l->s->job;
+    bool zero = has_no_eps(l->s->optim, job->knob);
+    for (int i = 0; i < job->n_groups; i++)
+        zero |= has_no_eps(job->group[i].optim, job->group[i].knob);
+    return sk_print(&l->arena,
+                    "%soptim.lr is %g: a lower one, a longer optim.warmup or optim.clip=1 may help",
+                    zero ? "eps is 0: where all gradients so far are 0 a step is 0 / 0, so a "
+                           "number over 0 is needed, such as optim.eps=1e-8. Or: "
+                         : "",
+                    job->lr * l->s->shown_rate);
+}
+
 /* The checkpoint that rank 0 found, as it is broadcast to the other ranks. */
 typedef struct found {
     sk_status code;
@@ -86,9 +107,8 @@ static sk_status roll_back(sk_loop *l, int64_t step, const char *what)
         return sk_fail(
             SK_ENUM,
             "%s; the run rolled back to the checkpoint of step %lld %d times in a row and skipped "
-            "%d batches in all, which is the limit. A lower optim.lr, a longer "
-            "optim.warmup or optim.clip=1 may help",
-            what, (long long)t->step, l->rollbacks_in_row - 1, l->skipped_batches.n);
+            "%d batches in all, which is the limit. %s",
+            what, (long long)t->step, l->rollbacks_in_row - 1, l->skipped_batches.n, hint(l));
     SK_TRY(sk_loop_load_state(l, t));
     if (l->rank) return SK_OK;
     sk_loop_note(
@@ -109,15 +129,12 @@ static sk_status bad_numbers(sk_loop *l, const sk_step_out *out)
     const char *what = sk_print(&l->arena, "step %lld: loss %g, norm of the gradient %g",
                                 (long long)l->done + 1, out->loss, out->grad_norm);
     if (l->scale.policy == SK_ROLLBACK) return roll_back(l, l->done, what);
-    return sk_fail(
-        SK_ENUM,
-        "%s; they must be finite. %s; the newest checkpoint is "
-        "%s. optim.lr is %g: a lower one, a longer optim.warmup or optim.clip=1 may help",
-        what,
-        is_async(l) ? "Stages update asynchronously within a step: weights were changed, and no "
-                      "step can be skipped"
-                    : "Weights were not changed",
-        newest(l), l->s->job->lr);
+    return sk_fail(SK_ENUM, "%s; they must be finite. %s; the newest checkpoint is %s. %s", what,
+                   is_async(l)
+                       ? "Stages update asynchronously within a step: weights were changed, and no "
+                         "step can be skipped"
+                       : "Weights were not changed",
+                   newest(l), hint(l));
 }
 
 /* All ranks see the same sums, and so decide alike. */
@@ -140,8 +157,6 @@ sk_status sk_loop_check_numbers(sk_loop *l, const sk_step_out *out)
 sk_status sk_loop_bad_state(sk_loop *l, const char *what)
 {
     if (l->scale.policy == SK_ROLLBACK && l->done) return roll_back(l, l->done - 1, what);
-    return sk_fail(SK_ENUM,
-                   "%s; it is not saved, the newest checkpoint is %s. optim.lr is %g: a lower one, "
-                   "a longer optim.warmup or optim.clip=1 may help",
-                   what, newest(l), l->s->job->lr);
+    return sk_fail(SK_ENUM, "%s; it is not saved, the newest checkpoint is %s. %s", what, newest(l),
+                   hint(l));
 }

@@ -127,14 +127,6 @@ static void sum_hosts(const sk_loop *l, const rank_peak *all, double *hosts, int
     }
 }
 
-static int ranks_here(const sk_loop *l) /* on the host of this rank */
-{
-    int n = 0;
-    for (int r = 0; r < l->s->n_ranks; r++)
-        n += sk_loop_host_of(l, r) == sk_loop_host_of(l, l->rank);
-    return n;
-}
-
 /* From rank 0 to all, in messages of at most SK_SMALL_BYTES bytes. */
 static sk_status share_all(sk_comm *c, double *v, int n)
 {
@@ -165,7 +157,7 @@ sk_status sk_loop_find_peak(sk_loop *l)
 {
     if (sk_run_program(l->run)->gpu) return SK_OK; /* known: sk_loop_detect_gpus */
     sk_mark mark = sk_arena_mark(&l->arena);
-    int n_hosts = 1, here = ranks_here(l);
+    int n_hosts = 1, here = sk_loop_ranks_on_host(l);
     for (int r = 0; r < l->s->n_ranks; r++)
         if (sk_loop_host_of(l, r) >= n_hosts) n_hosts = sk_loop_host_of(l, r) + 1;
     sk_kept_peak kept = {0};

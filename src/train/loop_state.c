@@ -11,14 +11,15 @@ void sk_loop_note(sk_loop *l, sk_record_kind kind, const char *text)
     sk_channel_put(l->channel, &r);
 }
 
-/* How many ranks of its host come before this one? */
-int sk_loop_place_on_host(const sk_loop *l)
+static int ranks_of_host(const sk_loop *l, int end) /* of this rank's, that come before `end` */
 {
     int n = 0;
-    for (int r = 0; l->t->host_of && r < l->rank; r++)
-        n += l->t->host_of[r] == l->t->host_of[l->rank];
-    return l->t->host_of ? n : l->rank;
+    for (int r = 0; r < end; r++) n += sk_loop_host_of(l, r) == sk_loop_host_of(l, l->rank);
+    return n;
 }
+
+int sk_loop_place_on_host(const sk_loop *l) { return ranks_of_host(l, l->rank); }
+int sk_loop_ranks_on_host(const sk_loop *l) { return ranks_of_host(l, l->s->n_ranks); }
 
 void *sk_loop_gather_buffer(sk_loop *l, size_t bytes)
 {

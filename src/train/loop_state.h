@@ -78,6 +78,7 @@ typedef struct sk_loop {
 void sk_loop_note(sk_loop *l, sk_record_kind kind, const char *text); /* to the console */
 int sk_loop_host_of(const sk_loop *l, int rank);
 int sk_loop_place_on_host(const sk_loop *l); /* ranks of its host that come before this one */
+int sk_loop_ranks_on_host(const sk_loop *l); /* ranks of its host */
 /* For sk_comm_small_gather: on rank 0, which reads them, room for `bytes` of every rank; else NULL.
  */
 void *sk_loop_gather_buffer(sk_loop *l, size_t bytes);

@@ -79,10 +79,14 @@ static void measure_noise(sk_loop *l, const sk_step_out *out)
     if (l->own->noise.part > 0) sk_noise_step(&l->noise, &l->own->noise, batch, out);
 }
 
+/* The batch that optim.lr is for stays the same under train.batch_schedule, so the scale follows
+ * the batch of the step. */
 static double gain(const sk_loop *l)
 {
     const sk_job *job = l->s->job;
-    return job->adascale ? sk_noise_gain(&l->noise, (double)job->batch, (double)job->adascale) : 1;
+    if (!job->adascale) return 1;
+    double batch = (double)job->batch, first = (double)l->t->setup->job->batch;
+    return sk_noise_gain(&l->noise, batch, (double)job->adascale * batch / first);
 }
 
 static void report_noise(const sk_loop *l, sk_record *r)
@@ -114,7 +118,7 @@ static void report(sk_loop *l, const sk_step_out *out, const sk_step_in *in, dou
                    .step = l->done,
                    .loss = out->loss,
                    .grad_norm = out->grad_norm,
-                   .lr = in->lr,
+                   .lr = in->lr * l->s->shown_rate,
                    .momentum = in->momentum,
                    .scale = in->loss_scale,
                    .skipped = l->scale.skipped,

@@ -2,7 +2,6 @@
 #include "train/model_average.h"
 #include "base/file_io.h"
 #include "base/strings.h"
-#include "train/checksums.h"
 #include "train/hf_config.h"
 #include "train/model_export.h"
 #include "train/rundir.h"
@@ -39,6 +38,7 @@ static sk_status open_checkpoint(sk_arena *a, sk_average_of *x)
     SK_TRY(sk_ckpt_read(a, x->path, &x->ckpt));
     SK_TRY(sk_hf_check_ckpt(&x->ckpt)); /* also: its arch is known */
     x->is_ckpt = true;
+    x->averages = !x->training && sk_hf_ckpt_averages(&x->ckpt);
     x->hyper = x->ckpt.state.hyper;
     x->model = sk_model_find(x->hyper.arch);
     SK_TRY(sk_hf_shapes_of(a, x->model, &x->hyper, &x->shapes, &x->n_shapes));
@@ -51,11 +51,9 @@ static sk_status open_checkpoint(sk_arena *a, sk_average_of *x)
 static sk_status open_directory(sk_arena *a, sk_average_of *x)
 {
     unsigned types = 0;
-    bool summed;
-    SK_TRY(sk_checksums_verify(x->path, NULL, &summed));
     SK_TRY(sk_hf_config(x->path, &x->model, &x->hyper));
     SK_TRY(sk_hf_shapes_of(a, x->model, &x->hyper, &x->shapes, &x->n_shapes));
-    SK_TRY(sk_hf_check(x->path, x->model, &x->hyper, x->shapes, x->n_shapes));
+    SK_TRY(sk_hf_check(x->path, x->model, &x->hyper, x->shapes, x->n_shapes, sk_all_chunks));
     SK_TRY(sk_hf_types(x->path, x->model, &x->hyper, x->shapes, x->n_shapes, &types));
     x->type = type_of(types);
     return sk_export_model_tokens(a, x->path, "", &x->hyper, &x->with);
@@ -68,6 +66,11 @@ static sk_status open_one(sk_arena *a, sk_average_of *x)
     if (!model || (model != x->what && sk_is_dir(sk_print(a, "%s/ckpt", x->what))))
         return open_checkpoint(a, x);
     x->path = model;
+    if (x->training)
+        return sk_fail(SK_EUSAGE,
+                       "average: --training-weights is for checkpoints, and %s is a model "
+                       "directory, which has one kind of weights",
+                       model);
     return open_directory(a, x);
 }
 
@@ -158,7 +161,10 @@ typedef struct mean {
 
 static sk_status read_one(const sk_average_of *x, sk_tensor_shard *to)
 {
-    if (x->is_ckpt) return sk_hf_averages_from_ckpt((void *)&x->ckpt, to);
+    if (x->is_ckpt) {
+        sk_hf_reader *read = x->averages ? sk_hf_averages_from_ckpt : sk_hf_from_ckpt;
+        return read((void *)&x->ckpt, to);
+    }
     return sk_hf_load(x->path, x->model, &x->hyper, x->shapes, x->n_shapes, to, 1);
 }
 

@@ -25,9 +25,11 @@
 typedef struct sk_average_of {
     const char *what; /* a run, checkpoint or model directory */
     double weight;    /* at least 0; not all of them are */
+    bool training;    /* of a checkpoint: its weights, also where it has averages of them */
     /* filled by sk_average_open() */
     const char *path; /* the checkpoint or directory that is read */
     bool is_ckpt;
+    bool averages; /* of a checkpoint: averages of its weights are read (optim.ema, schedulefree) */
     sk_ckpt ckpt;
     const sk_model *model;
     sk_hyper hyper;

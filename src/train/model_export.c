@@ -213,7 +213,7 @@ sk_status sk_export_model(sk_arena *a, const char *from, const char *tokenizer, 
     SK_TRY(sk_export_apart(from, dir));
     SK_TRY(sk_hf_config(from, &d.model, hyper));
     SK_TRY(sk_hf_shapes_of(a, d.model, hyper, &d.shapes, &d.n_shapes));
-    SK_TRY(sk_hf_check(from, d.model, hyper, d.shapes, d.n_shapes));
+    SK_TRY(sk_hf_check(from, d.model, hyper, d.shapes, d.n_shapes, sk_all_chunks));
     SK_TRY(sk_export_model_tokens(a, from, tokenizer, hyper, &with));
     return sk_hf_save(dir, d.model, hyper, d.shapes, d.n_shapes, type, read_directory, &d, &with);
 }

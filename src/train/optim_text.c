@@ -5,9 +5,12 @@
  * Numbers that are as the optimizer has them by default are left out, but for the rate. */
 #include "base/strings.h"
 #include "program/param_groups.h"
+#include "train/lr_schedule.h"
 #include "train/setup.h"
 
 #include <string.h>
+
+#define USUAL_CLIP 1 /* optim.clip by default: cli/conf_keys.c */
 
 static void add_number(sk_out *o, const sk_knob *k, double x)
 {
@@ -17,11 +20,12 @@ static void add_number(sk_out *o, const sk_knob *k, double x)
     else sk_out_add(o, "%.6g", x);
 }
 
-static void add_knob(sk_out *o, const sk_knob *k, const double *x)
+/* usual: the defaults of the list, which may depend on other numbers of the part. */
+static void add_knob(sk_out *o, const sk_knob *k, const double *x, const double *usual)
 {
     int n = sk_knob_list(k);
     bool other = false;
-    for (int i = 0; i < n; i++) other |= x[i] != k[i].usual;
+    for (int i = 0; i < n; i++) other |= x[i] != usual[i];
     if (!other) return;
     sk_out_add(o, " %s=%s", sk_knob_key(k), n > 1 ? "[" : "");
     for (int i = 0; i < n; i++) {
@@ -31,12 +35,20 @@ static void add_knob(sk_out *o, const sk_knob *k, const double *x)
     sk_out_add(o, "%s", n > 1 ? "]" : "");
 }
 
+static void add_own(sk_out *o, const sk_optim *optim, const sk_knob *k, const double *knob)
+{
+    double usual[SK_MAX_KNOB];
+    int first = (int)(k - optim->knobs);
+    for (int i = 0; i < sk_knob_list(k); i++) usual[i] = sk_knob_usual(optim, first + i, knob);
+    add_knob(o, k, knob + first, usual);
+}
+
 static void add_optim(sk_out *o, const sk_optim *optim, double lr, const double *knob)
 {
     sk_out_add(o, "%s lr=%.6g", optim->name, lr);
     for (const sk_knob *k = optim->knobs; k->name; k += sk_knob_list(k))
         if (k->role != SK_KNOB_LR && sk_knob_used(optim->knobs, k, knob))
-            add_knob(o, k, knob + (k - optim->knobs));
+            add_own(o, optim, k, knob);
 }
 
 static int64_t count(const sk_setup *s, int group)
@@ -67,6 +79,29 @@ static void add_group(sk_out *o, const sk_setup *s, int group)
     sk_out_add(o, " (%s%s)", sk_commas(o->arena, n), strchr(o->s, ')') ? "" : " parameters");
 }
 
+/* Numbers of the schedule, and keys of the update and the loss: those that are not the defaults. */
+static void add_keys(sk_out *o, const sk_job *job)
+{
+    const sk_lr *lr = sk_lr_named(job->schedule);
+    for (const sk_knob *k = lr ? lr->knobs : NULL; k && k->name; k += sk_knob_list(k)) {
+        double usual[SK_MAX_LR_KNOB];
+        for (int i = 0; i < sk_knob_list(k); i++) usual[i] = k[i].usual;
+        add_knob(o, k, job->lr_knob + (k - lr->knobs), usual);
+    }
+    if (job->min_lr > 0) sk_out_add(o, " to %.6g", job->min_lr);
+    if (job->warmup) sk_out_add(o, " · warmup %lld", (long long)job->warmup);
+    if (job->clip == 0) sk_out_add(o, " · no clipping");
+    else if (job->clip != USUAL_CLIP) sk_out_add(o, " · clip %.6g", job->clip);
+    if (job->ema > 0) sk_out_add(o, " · ema %.6g", job->ema);
+    if (job->layer_decay != 1) sk_out_add(o, " · layer decay %.6g", job->layer_decay);
+    if (job->adascale) sk_out_add(o, " · AdaScale %lld", (long long)job->adascale);
+    if (strcmp(job->batch_scaling, "none") != 0)
+        sk_out_add(o, " · rate %s in the batch", job->batch_scaling);
+    if (job->late) sk_out_add(o, " · late updates");
+    if (job->label_smoothing > 0) sk_out_add(o, " · label smoothing %.6g", job->label_smoothing);
+    if (job->z_loss > 0) sk_out_add(o, " · z-loss %.6g", job->z_loss);
+}
+
 char *sk_optim_text(sk_arena *a, const sk_setup *s)
 {
     const sk_job *job = s->job;
@@ -75,8 +110,7 @@ char *sk_optim_text(sk_arena *a, const sk_setup *s)
     for (int g = 1; job->n_groups && g <= job->n_groups; g++) add_group(&o, s, g);
     if (job->n_groups) add_group(&o, s, 0);
     sk_out_add(&o, " · %s", job->schedule);
-    if (job->warmup) sk_out_add(&o, " · warmup %lld", (long long)job->warmup);
-    if (job->ema > 0) sk_out_add(&o, " · ema %.6g", job->ema);
+    add_keys(&o, job);
     if (job->state_dtype != SK_STATE_AUTO)
         sk_out_add(&o, " · state %s", sk_state_type_name(job->state_dtype));
     return o.s;

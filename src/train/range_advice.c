@@ -4,6 +4,7 @@
 #include <math.h>
 
 #define LEAST_DROP 0.005 /* of the first loss: less is nothing to learn from */
+#define REST       0.1   /* of the fall: what is left to fall, or lost again */
 
 /* Points lie evenly on the axis of log rates, so their numbers are its measure.  A line through the
  * points within `reach` of i, near ones weighing more: its height and slope at i. */
@@ -32,12 +33,37 @@ static double noise(const sk_range_curve *c, int lowest)
     return n > 1 ? sqrt(squares / (2.0 * (n - 1))) : 0;
 }
 
-/* The steepest point alone misleads in both directions.  In the first steps a language model learns
- * how often words occur, which even a tiny rate does quickly; and close to the lowest point a long
- * training diverges. */
-static double suggest(double steepest, double lowest)
+/* The first point at which nine tenths of the fall are done.  The lowest point itself says little:
+ * where losses stay low over a decade of rates, noise places it. */
+static int settled(const sk_range_advice *o)
 {
-    return fmax(lowest / 10, fmin(steepest, lowest / 3));
+    double most = o->smooth[o->lowest] + REST * (o->smooth[0] - o->smooth[o->lowest]);
+    int i = 0;
+    while (o->smooth[i] > most) i++;
+    return i;
+}
+
+/* Behind the lowest point, the first at which a tenth of the fall is lost again; -1: none. */
+static int edge(const sk_range_advice *o, int n)
+{
+    double most = o->smooth[o->lowest] + REST * (o->smooth[0] - o->smooth[o->lowest]);
+    for (int i = o->lowest; i < n; i++)
+        if (o->smooth[i] > most) return i;
+    return -1;
+}
+
+/* The test has the settled rate for a step, a training for many: two thirds of it, and at
+ * most a third of the lowest point's, above which long trainings diverge.  Where the test
+ * diverges, the edge is a limit: gradient descent on a quadratic is stable below 2 / curvature and
+ * fastest at 1 / curvature, and the test sees the edge a few steps late, so that a third of it is a
+ * rate near the fastest.  The middle of the settled rate and that third is taken, as of ratios, or
+ * the limit where the settled point is above it. */
+static double suggest(const sk_range_advice *o, const sk_range_curve *c)
+{
+    double low = c->v[o->settled].lr;
+    if (!c->diverged || o->edge < 0) return fmin(low / 1.5, c->v[o->lowest].lr / 3);
+    double limit = c->v[o->edge].lr / 3;
+    return fmin(limit, sqrt(low * limit));
 }
 
 sk_range_advice sk_range_read(sk_arena *a, const sk_range_curve *c)
@@ -55,6 +81,9 @@ sk_range_advice sk_range_read(sk_arena *a, const sk_range_curve *c)
     o.noise = noise(c, o.lowest);
     double drop = o.smooth[0] - o.smooth[o.lowest];
     o.falls = drop > 2 * o.noise && drop > LEAST_DROP * fabs(o.smooth[0]) && slope[o.steepest] < 0;
-    if (o.falls) o.lr = suggest(c->v[o.steepest].lr, c->v[o.lowest].lr);
+    if (!o.falls) return o;
+    o.settled = settled(&o);
+    o.edge = edge(&o, c->n);
+    o.lr = suggest(&o, c);
     return o;
 }

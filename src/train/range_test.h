@@ -47,8 +47,10 @@ typedef struct sk_range_advice {
     int lowest, steepest; /* points: the lowest smoothed loss; the steepest descent before it */
     double noise;         /* standard deviation of a loss, from the differences of neighbours */
     bool falls;           /* the loss falls by half a per cent, and by more than twice the noise */
-    double
-        lr; /* falls: the steepest point's, at least a tenth and at most a third of the lowest's */
+    int settled;          /* falls: the first point with nine tenths of the fall done */
+    int edge;             /* falls: the first behind the lowest with a tenth of it lost; -1: none */
+    double lr; /* falls: 2/3 of the settled point's, at most 1/3 of the lowest's; if it diverged,
+                  the middle of that one and edge / 3 */
 } sk_range_advice;
 
 sk_range_advice sk_range_read(sk_arena *a, const sk_range_curve *c);

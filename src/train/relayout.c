@@ -370,6 +370,19 @@ const sk_setup *sk_relayout_setup(const sk_setup *s, int phase)
     return phase ? s->relayout->v[phase].setup : s;
 }
 
+/* sk_relayout_grow() gave all phases the bytes of the largest: that one has the least of them
+ * beyond its own scratch. */
+const sk_program *sk_relayout_largest(const sk_setup *s, int rank)
+{
+    const sk_program *most = s->programs[rank];
+    for (int i = 1; s->relayout && i < s->relayout->n; i++) {
+        const sk_program *p = sk_relayout_setup(s, i)->programs[rank];
+        int64_t left = most->kind_bytes[SK_SCRATCH] - sk_scratch_bytes(most);
+        if (p->kind_bytes[SK_SCRATCH] - sk_scratch_bytes(p) < left) most = p;
+    }
+    return most;
+}
+
 const sk_program *sk_relayout_run(const sk_setup *s, int phase, int rank)
 {
     return phase ? s->relayout->v[phase].runs[rank] : s->programs[rank];

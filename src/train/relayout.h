@@ -52,6 +52,9 @@ int sk_relayout_with(const sk_setup *s, int64_t done, int64_t batch);
 /* The same of a rank whose program has this hash. */
 int sk_relayout_of(const sk_setup *s, int64_t done, uint64_t hash);
 const sk_setup *sk_relayout_setup(const sk_setup *s, int phase);
+/* The program of the phase that the memory of a rank is for, for reports; the only one without
+ * phases. */
+const sk_program *sk_relayout_largest(const sk_setup *s, int rank);
 /* What sk_run_open gets. */
 const sk_program *sk_relayout_run(const sk_setup *s, int phase, int rank);
 

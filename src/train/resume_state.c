@@ -99,11 +99,48 @@ static const char *changes(sk_arena *a, const sk_setup *s, const char *was, cons
     return o.s;
 }
 
+/* ---- state of the same name that means another thing (sk_knob.base) */
+
+/* The words "KEY=VALUE" of optim.groups, with blanks between. */
+static const char *words_of(sk_arena *a, const char *groups, const char *key)
+{
+    sk_out o = {.arena = a};
+    const char *word = sk_print(a, " %s=", key);
+    sk_out_add(&o, "%s", "");
+    for (; groups && (groups = strstr(groups, word)); groups += strlen(word))
+        sk_out_add(&o, "%.*s", (int)strcspn(groups + 1, " ,;\"") + 1, groups);
+    return o.s;
+}
+
+/* The key that changes who takes the steps of an optimizer; NULL: none does. */
+static const char *other_base(sk_arena *a, const sk_setup *s, const char *was, const char *is)
+{
+    sk_out o = {.arena = a};
+    const char *x = value_of(a, was, "groups", 6), *y = value_of(a, is, "groups", 6);
+    for (int g = 0; g <= s->job->n_groups; g++) {
+        const sk_optim *optim = g ? s->job->group[g - 1].optim : s->optim;
+        for (const sk_knob *k = optim->knobs; k->name; k++) {
+            if (!k->base) continue;
+            if (add_change(&o, was, is, sk_knob_key(k))) return o.s;
+            if (!strcmp(words_of(a, x, sk_knob_key(k)), words_of(a, y, sk_knob_key(k)))) continue;
+            add_change(&o, was, is, "groups");
+            return o.s;
+        }
+    }
+    return NULL;
+}
+
 sk_status sk_resume_state(sk_arena *a, const sk_setup *s, const sk_training *t)
 {
     sk_ckpt c;
     bool left;
     SK_TRY(sk_ckpt_read(a, t->from, &c));
+    const char *base = other_base(a, s, c.state.config, t->config);
+    if (base)
+        return sk_fail(SK_ECONF,
+                       "%s: %s, whose state has the same names and another meaning; resume with "
+                       "the former, or begin a run from its weights (skein export)",
+                       t->from, base);
     const char *name = find_other(a, s, &c, &left);
     if (!name) return SK_OK;
     const char *why = changes(a, s, c.state.config, t->config);

@@ -61,6 +61,64 @@ static sk_hyper complete(const sk_model *m, const sk_hyper *from)
     return h;
 }
 
+/* ---- tensors ---- */
+
+static const sk_hf_shape *shape_of(const sk_hf_shape *v, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (!strcmp(v[i].name, name)) return &v[i];
+    return NULL;
+}
+
+static const char *sizes_of(sk_arena *a, const sk_hf_shape *x)
+{
+    return sk_sizes_print(a, x->full, (int)strlen(x->letters));
+}
+
+/* The first parameter in which both models differ; NULL: none.  They are lists of the same kind:
+ * the checkpoint's tensors are those that its sizes make (sk_hf_check_ckpt). */
+static const char *other_tensor(sk_arena *a, const sk_hf_shape *was, int n_was,
+                                const sk_hf_shape *is, int n_is)
+{
+    for (int i = 0; i < n_is; i++) {
+        const sk_hf_shape *x = shape_of(was, n_was, is[i].name);
+        if (!x)
+            return sk_print(a, "it has no tensor '%s', needed with sizes %s", is[i].name,
+                            sizes_of(a, &is[i]));
+        if (strcmp(sizes_of(a, x), sizes_of(a, &is[i])))
+            return sk_print(a, "'%s' has sizes %s, needed %s", is[i].name, sizes_of(a, x),
+                            sizes_of(a, &is[i]));
+    }
+    for (int i = 0; i < n_was; i++)
+        if (!shape_of(is, n_is, was[i].name))
+            return sk_print(a, "it has a tensor '%s' of sizes %s, for which this run has no place",
+                            was[i].name, sizes_of(a, &was[i]));
+    return NULL;
+}
+
+/* Before state of optimizers is looked for, which is missing too where a parameter is. */
+static sk_status same_tensors(sk_arena *a, const sk_job *job, const sk_training *t,
+                              const sk_ckpt *c)
+{
+    sk_hf_shape *was, *is;
+    int n_was = 0, n_is = 0;
+    const sk_field *f;
+    sk_out o = {.arena = a};
+    SK_TRY(sk_hf_shapes_of(a, job->model, &c->state.hyper, &was, &n_was));
+    SK_TRY(sk_hf_shapes_of(a, job->model, &job->hyper, &is, &n_is));
+    const char *what = other_tensor(a, was, n_was, is, n_is);
+    if (!what) return SK_OK;
+    sk_hyper old = complete(job->model, &c->state.hyper), now = complete(job->model, &job->hyper);
+    for (int i = 0; (f = sk_model_field(job->model, i)); i++) {
+        sk_field_text x = sk_field_print(f, &old), y = sk_field_print(f, &now);
+        if (strcmp(x.s, y.s)) sk_out_add(&o, "model.%s was %s and is %s; ", f->name, x.s, y.s);
+    }
+    return sk_fail(SK_EDATA,
+                   "%s holds another model: %s; %sname the same model, or another run=DIR without "
+                   "--resume",
+                   t->from, what, o.n ? o.s : "");
+}
+
 /* Tensors of the same names and sizes do not make it the same model: another activation or base of
  * the rotation would go on with weights that were trained under the first. */
 static sk_status same_model(sk_arena *a, const sk_job *job, const sk_training *t, const sk_ckpt *c,
@@ -151,6 +209,7 @@ sk_status sk_resume_read(sk_arena *a, const sk_job *job, sk_training *t, const c
     SK_TRY(sk_rundir_verify(a, t->from, false, &c, &x));
     if (job) SK_TRY(same_model(a, job, t, &c, note));
     if (job) SK_TRY(same_bias(job, t, &c));
+    if (job) SK_TRY(same_tensors(a, job, t, &c));
     if (job) SK_TRY(same_data(job, t, &x));
     int64_t index = sk_batch_of_step(&x.skipped_batches, c.state.step);
     bool even = x.next.samples < 0 || x.next.samples == index * x.batch; /* batches of one size */

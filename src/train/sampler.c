@@ -103,7 +103,7 @@ static sk_status load(sk_sampler *s, const char *dir)
     SK_TRY(sk_run_init(s->run, 0));
     sk_run_shards(s->run, &s->arena, &boxes, &n);
     const sk_hf_shape *shapes = sk_hf_shapes(&s->arena, &s->graph, &n_shapes);
-    SK_TRY(sk_hf_check(dir, s->model, &s->hyper, shapes, n_shapes));
+    SK_TRY(sk_hf_check(dir, s->model, &s->hyper, shapes, n_shapes, sk_all_chunks));
     SK_TRY(sk_hf_load(dir, s->model, &s->hyper, shapes, n_shapes, boxes, n));
     s->logits = find_logits(s);
     sk_assert(s->logits);

@@ -5,6 +5,7 @@
 #include "program/param_groups.h"
 #include "base/threads.h"
 #include "base/strings.h"
+#include "train/batch_schedule.h"
 #include "train/budget_choice.h"
 #include "train/host.h"
 #include "train/layout_cause.h"
@@ -90,31 +91,12 @@ static sk_status make_products(sk_setup *s)
     return SK_OK;
 }
 
-/* A group that no parameter is in is a mistake: of a name, or of the order of groups. */
-static sk_status check_groups(const sk_setup *s)
-{
-    const sk_job *job = s->job;
-    for (int i = 0; i < job->n_groups_said; i++) {
-        int n = 0;
-        for (int t = 0; t < s->graph.tensors.n && !n; t++)
-            n += s->graph.tensors.v[t]->role == SK_PARAM &&
-                 sk_param_group_of(&s->graph, s->graph.tensors.v[t], job->group, job->n_groups) ==
-                     i + 1;
-        if (!n)
-            return sk_fail(SK_ECONF,
-                           "optim.groups: no parameter is in the group '%s': none matches, or all "
-                           "are in groups before it",
-                           job->group[i].match);
-    }
-    return SK_OK;
-}
-
 /* Parameters whose optimizer asks for Kronecker factors. */
 static bool has_factors(const void *ctx, const sk_tensor *t)
 {
     const sk_setup *s = ctx;
     const sk_job *job = s->job;
-    int group = sk_param_group_of(&s->graph, t, job->group, job->n_groups);
+    int group = sk_param_group_asked(&s->graph, t, job->group, job->n_groups);
     return (group ? job->group[group - 1].optim : s->optim)->factors;
 }
 
@@ -158,7 +140,8 @@ static sk_status make_graph(sk_setup *s)
     SK_TRY(sk_graph_status(&s->graph));
     sk_graph_store(&s->graph, job->dtype);
     SK_TRY(sk_layout_suits_model(&s->layout, &s->graph));
-    SK_TRY(check_groups(s));
+    SK_TRY(sk_setup_check_groups(s));
+    s->shown_rate = sk_setup_shown_rate(s);
     s->n_params = count_params(&s->graph);
     s->flops =
         graph_flops(s->arena, &s->graph) * sk_optim_phases(s->optim, job->group, job->n_groups);
@@ -338,6 +321,23 @@ static sk_status check_order(const sk_setup *s)
                    sk_offload_kind_names[state ? SK_STATE : SK_GRAD]);
 }
 
+/* The batch that optim.lr is for stays the same when the batch changes; no step has a smaller one.
+ */
+static sk_status check_scales(const sk_job *job)
+{
+    sk_batch_list l;
+    SK_TRY(sk_batch_schedule_read(job, &l));
+    for (int i = 0; i < l.n; i++)
+        if (l.v[i].batch * job->adascale < job->batch)
+            return sk_fail(SK_ECONF,
+                           "optim.adascale is %lld, so optim.lr is for a batch of train.batch / "
+                           "%lld = %g, and train.batch_schedule has a smaller one, %lld; take a "
+                           "larger one, or a larger optim.adascale",
+                           (long long)job->adascale, (long long)job->adascale,
+                           (double)job->batch / (double)job->adascale, (long long)l.v[i].batch);
+    return SK_OK;
+}
+
 /* AdaScale goes by the variance of gradients of parts of the batch. */
 static sk_status check_adascale(const sk_job *job)
 {
@@ -346,7 +346,13 @@ static sk_status check_adascale(const sk_job *job)
         return sk_fail(SK_ECONF,
                        "optim.adascale goes by the gradients of parts of the batch, which "
                        "nobody measures; train.noise=1 is needed");
-    if (job->adascale > 1 && job->adascale <= job->batch) return SK_OK;
+    if (*job->batch_scaling && strcmp(job->batch_scaling, "none") != 0)
+        return sk_fail(SK_ECONF,
+                       "optim.adascale is %lld and optim.batch_scaling %s: both scale the rate by "
+                       "the batch; leave one of them out",
+                       (long long)job->adascale, job->batch_scaling);
+    if (job->stays_here) return SK_OK; /* a phase: it is the first batch's number */
+    if (job->adascale > 1 && job->adascale <= job->batch) return check_scales(job);
     return sk_fail(
         SK_ECONF,
         "optim.adascale is %lld: a number of times that train.batch, %lld, is larger than "

@@ -7,6 +7,7 @@
 #ifndef SK_TRAIN_SETUP_H
 #define SK_TRAIN_SETUP_H
 
+#include "base/strings.h"
 #include "data/data.h"
 #include "program/program.h"
 #include "run/run.h"
@@ -31,9 +32,11 @@ typedef struct sk_setup {
      * own, or that of its class; see sk_setup_own_program. */
     sk_program **programs;
     int64_t n_params;
-    double choices; /* of experts, by all tokens and layers of a step; 0: there are no experts */
-    double flops;   /* of the model for one step: its graph, forward and backward, counted once for
-                       each gradient that the optimizer takes */
+    double shown_rate; /* the rate that is reported, over the one of optim.lr: 1 where a parameter
+                          has that, else the one of the first group that has parameters */
+    double choices;    /* of experts, by all tokens and layers of a step; 0: there are no experts */
+    double flops; /* of the model for one step: its graph, forward and backward, counted once for
+                     each gradient that the optimizer takes */
     /* sk_setup_data */
     sk_tokenizer *tokenizer; /* NULL: the data are not text */
     sk_store data;           /* data.train, whole */
@@ -87,6 +90,12 @@ sk_status sk_setup_fill_shifted(const sk_setup *s, int64_t shift, const char *in
 /* For sk_run_opts.fill; ctx is the sk_setup. */
 sk_status sk_setup_fill(void *ctx, const char *input, sk_dtype type, const sk_extent *box,
                         int64_t step, bool validation, void *to);
+
+/* group_checks.c: groups that cannot be are refused; what else is to be told of them
+ * (train/idle.h); sk_setup.shown_rate. */
+sk_status sk_setup_check_groups(const sk_setup *s);
+void sk_setup_group_warnings(sk_out *o, const sk_setup *s);
+double sk_setup_shown_rate(const sk_setup *s);
 
 /* optim_text.c: the optimizer and its groups in a line, for people. */
 char *sk_optim_text(sk_arena *a, const sk_setup *s);

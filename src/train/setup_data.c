@@ -1,5 +1,6 @@
 /* setup_data.c - the data of a job, held to its model. */
 #include "train/setup.h"
+#include "train/checksums.h"
 #include "train/companions.h"
 #include "train/relayout.h"
 #include "train/rundir.h"
@@ -129,8 +130,9 @@ static sk_status open_data(sk_setup *s)
     const sk_job *job = s->job;
     if (sk_graph_is_sequences(&s->graph) && strcmp(job->data_tokenizer, "none")) {
         const char *kept = sk_rundir_resumed_tokenizer(s->arena, job);
-        SK_TRY(sk_tokenizer_open(
-            s->arena, sk_companions_tokenizer(s->arena, job->data_tokenizer, kept), &s->tokenizer));
+        const char *what = sk_companions_tokenizer(s->arena, job->data_tokenizer, kept);
+        SK_TRY(sk_checksums_check_texts(what)); /* a directory may have sums */
+        SK_TRY(sk_tokenizer_open(s->arena, what, &s->tokenizer));
         int64_t words = sk_tokenizer_vocab(s->tokenizer);
         if (words > job->hyper.vocab_size)
             return sk_fail(SK_ECONF,

@@ -2,6 +2,7 @@
  * and verified. */
 #include "train/setup.h"
 #include "program/class_program.h"
+#include "train/backward_outputs.h"
 #include "train/fallback.h"
 #include "train/relayout.h"
 
@@ -24,7 +25,7 @@ sk_compile_opts sk_setup_opts(const sk_setup *s)
                              .state_type = s->job->state_dtype,
                              .late = s->job->late,
                              .noise = s->job->noise,
-                             .whole = sk_whole_work_find(s->job->whole_work),
+                             .matrix_work = sk_matrix_work_find(s->job->matrix_work),
                              .ema = s->job->ema,
                              .gpu = on_gpu(s->job)};
 }
@@ -149,6 +150,7 @@ enum { MOST_HERE = 1 << 16 }; /* ranks of a run on one host: more threads than m
 sk_status sk_setup_run(sk_arena *a, const sk_job *job, sk_setup *out)
 {
     SK_TRY(sk_setup_layout(a, job, out));
+    SK_TRY(sk_backward_used(job));
     if (out->n_here > MOST_HERE)
         return sk_fail(SK_ECONF,
                        "layout: %d ranks would run on one host, where %d can; take fewer ranks or "

@@ -236,6 +236,76 @@ static void rest_of_matrices(void)
     check(group_knob(1, "decay") == 0.5 && group_knob(1, "eps") == 1e-8);
 }
 
+static double group_rate(int i) { return i < job.n_groups ? job.group[i].rate * job.lr : -1; }
+
+/* Rate and decay of a group that says none: those of the job's keys, else its optimizer's. */
+static void numbers_of_groups(void)
+{
+    static const char *const both[] = {
+        "{name: muon%s}",
+        "{groups: \"matrix: muon, rest: adamw\"%s}",
+        "{name: muon, groups: \"matrix: muon, rest: adamw\"%s}",
+    };
+    for (int i = 0; i < 6; i++) {
+        const char *text =
+            sk_print(&arena, both[i / 2], i % 2 ? ", lr: 0.5, weight_decay: 0.25" : "");
+        check(!file(sk_print(&arena, "optim: %s", text)) && job.n_groups == 2);
+        check(group_rate(0) == (i % 2 ? 0.5 : 1e-3) && group_rate(1) == group_rate(0));
+        check(group_knob(0, "decay") == (i % 2 ? 0.25 : 0.1) &&
+              group_knob(1, "decay") == group_knob(0, "decay"));
+    }
+    check(!file("optim: {name: soap, groups: \"vector: adamw\"}")); /* as without the group */
+    check(group_rate(0) == 3e-3 && group_knob(0, "decay") == 0.01);
+    check(!file("optim: {groups: \"vector: lion, wte: sgd lr=0.5\"}"));
+    check(group_rate(0) == 1e-4 && group_rate(1) == 0.5 && group_knob(0, "decay") == 0);
+    const char *kept = sk_conf_print(&arena, &job); /* what is not said stays so */
+    check(!file(kept) && group_rate(0) == 1e-4 && job.lr == 1e-3 && group_knob(0, "decay") == 0);
+    check(!file("optim: {lr: 0.5, groups: \"vector: lion, wte: sgd lr=0.25\"}"));
+    check(group_rate(0) == 0.5 && group_rate(1) == 0.25);
+    kept = sk_conf_print(&arena, &job);
+    check(!file(kept) && group_rate(0) == 0.5 && group_rate(1) == 0.25);
+}
+
+static bool group_is(int i, const char *match, const char *optim, bool matrices)
+{
+    const sk_param_group *g = &job.group[i];
+    return i < job.n_groups && !strcmp(g->match, match) && !strcmp(g->optim->name, optim) &&
+           g->matrices == matrices;
+}
+
+/* Without an optimizer a group leaves parameters the one that they have. */
+static void groups_without_optimizer(void)
+{
+    check(
+        !file("optim: {name: muon, groups: \"vector: lr=0.5, h.0.*: lr=0.25 betas=[0.5, 0.6]\"}"));
+    check(job.n_groups_said == 3 && group_is(0, "vector", "adamw", false) && group_rate(0) == 0.5);
+    check(group_is(1, "h.0.*", "muon", true) && group_is(2, "h.0.*", "adamw", false));
+    check(group_rate(1) == 0.25 && group_rate(2) == 0.25 && group_knob(2, "beta1") == 0.5);
+    check(group_is(3, "matrix", "muon", false) && group_is(4, "rest", "adamw", false));
+    check(!file("optim: {name: muon, groups: \"matrix: lr=0.5\"}") && job.n_groups == 2);
+    check(!file("optim: {name: kfac, groups: \"matrix: lr=0.5\"}")); /* some may have no factors */
+    check(group_is(0, "matrix", "kfac", true) && group_is(1, "matrix", "adamw", false));
+    check(!file("optim: {name: sgd, groups: \"vector: lr=0.5, rest: momentum=0.5\"}"));
+    check(job.n_groups == 2 && group_is(0, "vector", "sgd", false) &&
+          group_is(1, "rest", "sgd", false));
+    refused(file("optim: {name: muon, groups: \"h.0.*: radius=1\"}"), SK_ECONF,
+            "says radius of muon and adamw, which have lr, momentum");
+}
+
+/* A knob that names an optimizer brings its defaults. */
+static void defaults_of_base(void)
+{
+    check(!load("optim.name=sam") && job.lr == 1e-3 && knob("decay") == 0.1);
+    check(!load("optim.name=sam optim.base=sgd") && job.lr == 0.1 && knob("decay") == 0);
+    check(!load("optim.name=sam optim.base=sgd optim.lr=0.5 optim.weight_decay=0.25"));
+    check(job.lr == 0.5 && knob("decay") == 0.25);
+    back("optim.name=sam optim.base=sgd");
+    check(!file("optim: {groups: \"vector: sam base=sgd, rest: sam\"}"));
+    check(group_rate(0) == 0.1 && group_knob(0, "decay") == 0);
+    check(group_rate(1) == 1e-3 && group_knob(1, "decay") == 0.1);
+    check(!file("optim: {name: sam, groups: \"vector: base=sgd\"}") && group_rate(0) == 0.1);
+}
+
 static double rate_knob(const char *name)
 {
     const sk_lr *r = sk_lr_named(job.schedule);
@@ -817,6 +887,9 @@ int main(void)
     schedules();
     without_effect();
     bad_groups();
+    numbers_of_groups();
+    groups_without_optimizer();
+    defaults_of_base();
     every_knob();
     words();
     bad_words();

@@ -79,6 +79,19 @@ said_of 'empty: dp=RANKS|tp=N|copy=N|doc/layout.md' help layout
 said_of 'skein help layout' train --help
 case_of 64 "fsdp|zero=3" help fsdp
 case_of 64 "tensor-parallel|tp=N" help tensor-parallel
+# ---- all about one part, of any kind: its keys with help, range and default
+said_of 'optim adamw: Adam|optim.betas|decay rates of the two moments; two numbers from 0 to below 1 (0.9, 0.95)|(0.1)' list optim adamw
+said_of 'optim adamw: Adam|optim.eps  |added to the denominator; a number from 0 to 1 (1e-08)' help adamw
+said_of 'lr polynomial: |optim.schedule_power' help polynomial
+said_of 'word overlap: |a whole number from 1 to 4096|layout="tp=2 overlap=4"' list word overlap
+said_of 'coll ring: |2(n-1) a' help ring
+case_of 64 "there is no optim 'adam' (did you mean 'adamw'?)" list optim adam
+case_of 64 "there are no parts of kind 'adamw'" list adamw
+case_of 64 "there are no parts of kind 'adamw'" list optim adamw -o csv
+while IFS=, read -r kind name _; do
+    ! "$skein" list "$name" >/dev/null 2>&1 || continue # a kind of that name: help alone has the part
+    "$skein" list "$kind" "$name" >out 2>err && head -n 1 out | grep -qF "$kind $name: " || bad "list $kind $name: $(cat err)"
+done < <("$skein" list -o csv | tail -n +2)
 said_of '"kind": "optim", "name": "adamw", "doc": "' list optim -o json
 said_of '| kind | name | doc | cost |' list -o md
 said_of 'coll,ring,' list coll -o csv
@@ -151,7 +164,7 @@ skein=./few case_of 74 "files: 128 ranks need 192|this process may have 100|ulim
     train "${small[@]}" train.batch=128 layout=dp=128
 
 # ---- memory: what is needed, of which kind, and a change that fits, as plan says it
-huge=(model=preset:gpt2 train.seq=1024 train.batch=16384)
+huge=(model=preset:gpt2 train.seq=1024 train.batch=4096)
 case_of 74 "rank 0 needs|= weights 474.8 MiB + grads 474.8 MiB + optimizer 949.7 MiB + activations|most of it activations|fits" \
     train "${huge[@]}" run=huge
 [ ! -e huge ] || bad "a run that does not fit left a directory"
@@ -277,7 +290,7 @@ case_of 79 "finite|optim.lr" train "${small[@]}" train.steps=50 optim.lr=1e5 opt
 if command -v script >/dev/null; then
     for where in TERM=xterm TERM=dumb TERM= "TERM=xterm NO_COLOR=1"; do
         cases=$((cases + 1))
-        script -qec "env $where '$skein' train ${small[*]} train.steps=300 run='tty$cases'" /dev/null >typed </dev/null ||
+        script -qec "env $where '$skein' train ${small[*]} train.threads=1 train.steps=300 run='tty$cases'" /dev/null >typed </dev/null ||
             bad "on a terminal with $where: $(tail -n 2 typed)"
         escapes=$(tr -dc '\033' <typed | wc -c)
         case $where in

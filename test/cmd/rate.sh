@@ -50,8 +50,8 @@ grep -q '^note .* optim.groups keep their ratio' said || fail "it does not say t
 [ "$(grep -o 'optim.groups=' words | wc -l)" = 1 ] || fail "groups twice: $(cat words)"
 eval "\"$skein\" $(cat words) train.steps=3 log.every=0 sample.every=0 run=grouped" >said 2>&1 || fail "its command: $(cat said)"
 grep -q 'lr=[0-9.]* momentum=0.9, rest: adamw betas=\[0.9, 0.99\] lr=' grouped/config.yaml || fail "other groups: $(cat grouped/config.yaml)"
-groups 'matrix: muon, rest: betas=[0.9,0.95]' # the default of muon does not follow optim.lr; the rest does
-[ "$(ratio 'muon')" = 1 ] || fail "the rate of muon: $(cat words)"
+groups 'matrix: sgd, rest: betas=[0.9,0.95]' # the default of sgd is not optim.lr; the rest has it
+[ "$(ratio 'sgd')" = 100 ] || fail "the rate of sgd: $(cat words)"
 grep -q 'rest: betas=\[0.9,0.95\]. optim.lr=' words || fail "the rest: $(cat words)"
 groups 'vector: weight_decay=0' # follows optim.lr: nothing to say
 ! grep -q '^note .* optim.groups' said || fail "a note about rates that follow: $(cat said)"
@@ -76,9 +76,22 @@ grep -q '^skein: note: val.stop_loss does not end a range test' said || fail "va
 "$skein" rate "${small[@]}" --steps 12 train.steps=0 >/dev/null 2>said || fail "train.steps=0: $(cat said)"
 ok
 
+# --- phases: the test has the first batch and the first layout, and says so
+"$skein" rate "${small[@]}" --steps 12 train.batch=3 -o csv >first.csv 2>/dev/null
+phased=("${small[@]/train.batch=4/train.seq=16}" --steps 12)
+"$skein" rate "${phased[@]}" train.batch_schedule="0: 3, 5: 12" -o csv >phases.csv 2>said || fail "train.batch_schedule: $(cat said)"
+grep -q '^skein: note: train.batch_schedule is "0: 3, 5: 12": the range test has its first batch, 3, in all steps$' said || fail "batches: $(cat said)"
+cmp first.csv phases.csv || fail "train.batch_schedule: another curve than that of the first batch"
+"$skein" rate "${small[@]}" --steps 12 train.relayout="5: dp=2" >/dev/null 2>said || fail "train.relayout: $(cat said)"
+grep -q '^skein: note: train.relayout is "5: dp=2": the range test has the first layout in all steps$' said || fail "layouts: $(cat said)"
+ok
+
 # --- sgd diverges, and the test ends then
 "$skein" rate "${small[@]}" optim.name=sgd --to 1e4 >said || fail "sgd"
 grep -q '^diverged  at .*, after [0-9]* of 100 steps: ' said || fail "$(cat said)"
+grep -q '^edge      at ' said && grep -q '^settled   at ' said || fail "what the advice is made of: $(cat said)"
+lr=$(sed -n 's/^try .* optim.lr=//p' said) # the best of 0.01 to 3 is 0.3
+awk -v lr="$lr" 'BEGIN { exit !(lr >= 0.1 && lr <= 1) }' || fail "sgd: it suggests '$lr': $(cat said)"
 grep -q '#  steepest$' said || fail "no mark in the curve: $(cat said)"
 [ "$(grep -c '#' said)" -le 25 ] || fail "a curve of $(grep -c '#' said) rows"
 ok

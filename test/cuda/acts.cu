@@ -9,6 +9,7 @@
  * stochastically differs only where the last bit of f32 differs, which one in a thousand elements
  * may.  The only argument is a seed. */
 #include "base/entry.h"
+#include "base/exact.h"
 #include "base/rng.h"
 #include "base/strings.h"
 #include "kernel/codec_kernel.h"
@@ -388,11 +389,34 @@ static sk_status sumsq(world *w, int64_t n, sk_dtype type, int shift)
     for (int64_t i = 0; i < n; i++)
         want += value(w->image + at, type, i) * value(w->image + at, type, i);
     SK_TRY(twice(w, [&]() {
-        return sk_inst_kernels_find()->sumsq((double *)(w->base + out), w->base + at, type, n,
-                                             &w->g->l);
+        return sk_inst_kernels_find()->sumsq(w->base + out, w->base + at, type, n, false, &w->g->l);
     }));
     memcpy(&have, w->back + out, sizeof have);
     check(w, fabs(have - want) <= 1e-6 * want, "the sum of squares is off");
+    memcpy(w->back + out, w->image + out, sizeof have);
+    untouched(w);
+    return SK_OK;
+}
+
+/* In canonical order to limbs, exactly. */
+static sk_status sumsq_exact(world *w, int64_t n, sk_dtype type, int shift)
+{
+    world_clear(w, "sumsq, exact");
+    size_t at = drawn(w, n, type, shift, 1, 1), out = place(w, SK_EXACT_LIMBS, SK_I64, 0);
+    sk_exact before = {}, want, have;
+    float one = 2.5f;
+    sk_exact_add_squares(&before, &one, 1);
+    memcpy(w->image + out, &before, sizeof before);
+    want = before;
+    for (int64_t i = 0; i < n; i++) {
+        float x = (float)value(w->image + at, type, i);
+        sk_exact_add_squares(&want, &x, 1);
+    }
+    SK_TRY(twice(w, [&]() {
+        return sk_inst_kernels_find()->sumsq(w->base + out, w->base + at, type, n, true, &w->g->l);
+    }));
+    memcpy(&have, w->back + out, sizeof have);
+    check(w, sk_exact_value(&have) == sk_exact_value(&want), "the exact sum of squares is off");
     memcpy(w->back + out, w->image + out, sizeof have);
     untouched(w);
     return SK_OK;
@@ -545,8 +569,11 @@ static sk_status sums(const gpu *g)
     SK_TRY(stats(&w, 40, 0));
     SK_TRY(stats(&w, 600, 0));
     SK_TRY(stats(&w, 600, 1));
-    for (int i = 0; i < 12; i++)
-        SK_TRY(sumsq(&w, i < 3 ? (int64_t)LARGE : 8190 * (i / 3) + i % 4, floats[i % 3], i % 2));
+    for (int i = 0; i < 12; i++) {
+        int64_t n = i < 3 ? (int64_t)LARGE : 8190 * (i / 3) + i % 4;
+        SK_TRY(sumsq(&w, n, floats[i % 3], i % 2));
+        SK_TRY(sumsq_exact(&w, n, floats[i % 3], i % 2));
+    }
     for (int i = 0; i < 16; i++) /* after the first update it is the weights */
         SK_TRY(averages(&w, i < 2 ? (int64_t)LARGE : 4090 * (i / 4) + i % 4, i % 3 ? 50 * i : 0,
                         i % 2, i % 8 == 7));

@@ -8,7 +8,7 @@
  * rank on the same kind of device, which must be near to the CPU.  Where ranks keep one copy of the
  * weights (replica), every bit is that of the same ranks with copies of their own.
  *
- *     layout_random [--features] [SEED [COUNT]]     seed 1; 60 pairs, 800 with SKEIN_LONG
+ *     layout_random [--features] [SEED [COUNT]]     seed 1; 30 pairs, 800 with SKEIN_LONG
  *     layout_random --pair "MODEL" "LAYOUT"         one pair; both texts as they are printed here
  *
  * Some pairs are refused with a sentence: those are counted by its kind, and it must be on a list
@@ -313,10 +313,10 @@ static void small_batches(const sk_layout *l, bool last, char text[TEXT])
 static bool noise_holds(const sk_trial *t, outcome *o)
 {
     char text[TEXT];
-    sk_trial plain = alone(t, false);
     sk_layout l = layout_of(t);
+    sk_trial plain = alone(t, l.canonical);
     if (!t->noise) return true;
-    int micro = small_micro(t), n_micro = l.n_micro > 1 ? l.n_micro : 1;
+    int micro = l.canonical ? 0 : small_micro(t), n_micro = l.n_micro > 1 ? l.n_micro : 1;
     if (micro > 0 && micro < n_micro - 1) return true;
     small_batches(&l, micro > 0, text);
     plain.layout = text;
@@ -324,6 +324,8 @@ static bool noise_holds(const sk_trial *t, outcome *o)
     plain.late = false;
     plain.steps = 1;
     if (sk_trial_run(&plain)) tell(o, "noise, as %s: %.600s", text, sk_error());
+    else if (l.canonical && plain.small[0] != t->small[0]) /* all micro-batches, to the bit */
+        tell(o, "squares of small batches: %a, as %s %a", t->small[0], text, plain.small[0]);
     else if (!(apart(plain.small[0], t->small[0]) < (t->dtype || *l.weights_as ? 0.2 : 1e-3)))
         tell(o, "squares of small batches: %.9g, as %s %.9g", t->small[0], text, plain.small[0]);
     return !*o->message;
@@ -632,6 +634,8 @@ static void model_features(counts *c, const pair *p, const sk_trial *t)
     if (t->cycle > 0) count(c, "cycled momentum", p);
     if (t->noise) count(c, "noise scale", p);
     if (t->adascale > 1) count(c, "adascale", p);
+    if (t->first) count(c, "rates of layer 0", p);
+    if (t->all_kron) count(c, "groups of what has factors", p);
     if (t->ema > 0) count(c, "averaged weights", p);
     if (t->state_type) count_f(c, p, "state of %s", sk_state_type_name(t->state_type));
     if (t->smoothing > 0) count(c, "label smoothing", p);
@@ -749,6 +753,9 @@ static const pair known[] = {
     {"gpt2 b=8 steps=5 optim=adamw noise=1 adascale=8", "dp=2 zero=1 micro=2"},
     {"llama b=8 steps=5 optim=sgd noise=1 adascale=4", "pp=2 dp=2 micro=2; canonical order"},
     {"gpt2 b=8 steps=5 device=cuda dtype=bf16 optim=adamw", "dp=2 tp=2 sync=stream:4"},
+    {"gpt2 layers=2 b=8 steps=5 optim=adamw matrix=kfac all_kron=1", "dp=2 zero=1 tp=2"},
+    {"llama layers=2 b=8 steps=5 optim=muon first=1", "dp=2 zero=2; canonical order"},
+    {"gpt2 layers=2 b=8 steps=5 optim=kfac first=1", "pp=2 dp=2 micro=2"},
 };
 
 /* As many pairs at a time as there are cores on the smallest machine that is used. */
@@ -798,6 +805,6 @@ int main(int argc, char **argv)
     seed = argc > at ? strtoull(argv[at], NULL, 10) : 1;
     return run_pairs(argc > at + 1          ? atoi(argv[at + 1])
                      : getenv("SKEIN_LONG") ? 800
-                                            : 60,
+                                            : 30,
                      all_features);
 }

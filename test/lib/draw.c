@@ -81,6 +81,8 @@ enum key {
     EXTRAS,
     NORMS_BY,
     WORK,
+    FIRST,
+    ALL_KRON,
     N_KEYS
 };
 static const struct {
@@ -132,7 +134,9 @@ static const struct {
     [DECAY] = {"layer_decay", 0},
     [EXTRAS] = {"extras", 0}, /* bits of sk_extra_kind */
     [NORMS_BY] = {"norms_by", 0},
-    [WORK] = {"work", 0}, /* sk_whole_work */
+    [WORK] = {"work", 0}, /* sk_matrix_work */
+    [FIRST] = {"first", 0},
+    [ALL_KRON] = {"all_kron", 0},
 };
 
 bool sk_model_routes(const sk_model *m)
@@ -192,7 +196,9 @@ static void set_sizes(sk_trial *t, const double *v)
     t->adascale = t->noise ? v[ADASCALE] : 0;
     t->extras = (unsigned)v[EXTRAS];
     t->norms_by = (int)v[NORMS_BY];
-    t->whole = (sk_whole_work)((int)v[WORK] % (SK_WHOLE_CUT + 1));
+    t->matrix_work = (sk_matrix_work)((int)v[WORK] % (SK_MATRIX_CUT + 1));
+    t->first = v[FIRST] != 0;
+    t->all_kron = v[ALL_KRON] != 0;
     t->fuse = v[FUSE] != 0;
     t->delay_us = (int)v[DELAY];
     t->hosts = (int)fmin(v[HOSTS], SK_TEST_RANKS);
@@ -348,7 +354,7 @@ static void draw_machine(pair *p)
     draw_knobs(p, optim);
     if (one_in(4)) say(p->model, " matrix=%s", ANY(sk_optim_parts)->name);
     put(p, CYCLE, one_in(4) ? 0.8 : 0);
-    put(p, WORK, one_in(2) ? 0 : pick(1, SK_WHOLE_CUT));
+    put(p, WORK, one_in(2) ? 0 : pick(1, SK_MATRIX_CUT));
 }
 
 static bool has(const sk_model *m, const char *field)
@@ -614,6 +620,8 @@ static void draw_layout(pair *p, const sk_pair_most *most)
     put(p, EXTRAS, told ? draw_extras(&t) : 0);
     put(p, NORMS_BY, told ? pick(0, SK_NORMS_BY_SAMPLES) : 0);
     put(p, ADASCALE, noise && t.batch > 1 && one_in(2) ? pick(2, (int)t.batch) : 0);
+    put(p, FIRST, one_in(4));
+    put(p, ALL_KRON, t.matrix && sk_optim_find(t.matrix)->factors);
 }
 
 /* --- the whole --- */

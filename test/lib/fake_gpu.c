@@ -805,7 +805,9 @@ static void take_sums(const sk_clip_job *j, const double *sums, const int64_t *e
     p->drops = sum[SK_SUM_DROPS];
     p->right = sum[SK_SUM_RIGHT];
     p->norm = sqrt(squares) / tokens / scale;
-    p->small = j->small ? *j->small / (tokens * scale * tokens * scale) : 0;
+    double small = j->small ? *j->small : 0;
+    if (j->small_exact) small = sk_exact_value((const sk_exact *)(const void *)j->small_exact);
+    p->small = small / (tokens * scale * tokens * scale);
     p->finite = isfinite(p->loss) && isfinite(p->norm);
     p->again = j->train && ((j->no_drops && p->drops > 0) || (j->no_full && !isfinite(p->norm)));
 }
@@ -841,25 +843,29 @@ static sk_status clip(const sk_clip_job *j, const sk_launch *l)
 }
 
 typedef struct sumsq_call {
-    double *sum;
+    void *sum;
     const void *data;
     sk_dtype type;
     int64_t n;
+    bool exact;
 } sumsq_call;
 
 static void do_sumsq(void *what)
 {
     const sumsq_call *c = what;
     for (int64_t i = 0; i < c->n; i++) {
-        double x = (double)get(c->data, c->type, i);
-        *c->sum += x * x;
+        float x = (float)get(c->data, c->type, i);
+        if (c->exact) sk_exact_add_squares(c->sum, &x, 1);
+        else *(double *)c->sum += (double)x * (double)x;
     }
 }
 
-static sk_status sumsq(double *sum, const void *data, sk_dtype type, int64_t n, const sk_launch *l)
+static sk_status sumsq(void *sum, const void *data, sk_dtype type, int64_t n, bool exact,
+                       const sk_launch *l)
 {
     SK_TRY(lucky());
-    append(l->stream, do_sumsq, &(sumsq_call){sum, data, type, n}, sizeof(sumsq_call), false);
+    append(l->stream, do_sumsq, &(sumsq_call){sum, data, type, n, exact}, sizeof(sumsq_call),
+           false);
     return SK_OK;
 }
 

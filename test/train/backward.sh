@@ -72,6 +72,12 @@ refused() { # words of the sentence, keys
 refused 'did you mean "variance"?' train.backward=varianse
 refused 'a backward pass for each class' train.backward=diag_ggn
 refused 'train.backward is empty' train.backward_every=2
+for what in kron second_moment gradients; do
+    refused "train.backward: $what has no number in metrics.jsonl" train.backward="norms, $what"
+    train "one $what" train.batch=8 train.steps=2 train.backward="$what" train.backward_every=2
+    [ "$(ls "one $what/backward")" = step-0000000002.safetensors ] || fail "$what: $(ls "one $what/backward")"
+    "$skein" explain model=tiny train.backward="$what" >/dev/null || fail "$what: explain needs files"
+done
 refused 'a place without a name' train.backward=,
 refused 'a place without a name' train.backward="norms,,variance"
 refused 'a place without a name' train.backward="norms,"

@@ -170,4 +170,21 @@ refused 'one copy of the weights' train.batch_schedule="2: 8" layout="dp=2 zero=
 refused 'one run has one of them' train.batch_schedule="2: 8" layout="gist=50"
 "$skein" simulate "${job[@]}" "${steps[@]}" | grep -q '^batch     4, the first of' || fail "simulate does not say which batch"
 "$skein" explain "${job[@]}" "${steps[@]}" | grep -q 'with a batch of 4, the first of' || fail "explain does not say which batch"
+# --- the line of memory: kinds of the largest phase, as a run with that batch alone has them
+kinds() { sed -n 's/^memory .* = \(.*scratch [0-9.]* [KM]*i*B\).*/\1/p' "$1.out"; }
+train largest train.batch=8 train.steps=1
+train phased "${steps[@]}"
+[ -n "$(kinds phased)" ] && [ "$(kinds phased)" = "$(kinds largest)" ] || fail "memory: $(grep ^memory phased.out largest.out)"
+grep -q '^memory .* + changes of phase .* · in the largest phase$' phased.out || fail "memory of changes: $(grep ^memory phased.out)"
+
+# --- the line of the optimizer: what differs from the defaults, and nothing else
+train usual train.batch=4 train.steps=1
+grep -q '^optimizer adamw lr=0.001 · cosine · warmup 10$' usual.out || fail "defaults: $(grep ^optimizer usual.out)"
+train other train.batch=4 train.steps=1 optim.name=sam optim.base=sgd optim.clip=0.5 train.label_smoothing=0.1 train.z_loss=1e-4 optim.ema=0.99 \
+    optim.schedule=polynomial optim.schedule_power=3 optim.min_lr=1e-5 optim.layer_decay=0.9
+grep -q '^optimizer sam lr=0.1 base=sgd · polynomial schedule_power=3 to 1e-05 · warmup 10 · clip 0.5 · ema 0.99 · layer decay 0.9 · label smoothing 0.1 · z-loss 0.0001$' other.out ||
+    fail "keys: $(grep ^optimizer other.out)"
+train unclipped train.batch=4 train.steps=1 optim.clip=0
+grep -q ' · no clipping$' unclipped.out || fail "clip: $(grep ^optimizer unclipped.out)"
+
 echo "batches: $checks runs as they should be"

@@ -1,33 +1,12 @@
 #!/bin/bash
 # groups.sh - optim.groups: what is said of a group is done, shown, kept for --resume, or refused.
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
-checks=0
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
 job=(model=tiny data.train=text train.batch=4 train.seq=16 train.steps=1 optim.lr=0.01 optim.warmup=0
     optim.schedule=constant order=canonical val.every=0 sample.every=0 log.every=0 train.threads=1)
 
-fail() {
-    echo "$*"
-    exit 1
-}
-
 does() { # run directory, then more words
-    timeout 120 "$skein" train "${job[@]}" run="$@" >said 2>&1 || { rc=$?; cat said; fail "train $*: exit code $rc"; }
-    checks=$((checks + 1))
-}
-
-refused() { # exit code, words of the sentence, words of the command
-    local want=$1 words=$2 rc=0
-    shift 2
-    timeout 60 "$skein" train "$@" >said 2>&1 || rc=$?
-    [ "$rc" = "$want" ] || { cat said; fail "train $*: exit code $rc, not $want"; }
-    grep -qF -- "$words" said || { cat said; fail "train $*: \"$words\" is not in its sentence"; }
+    timeout 120 "$skein" train "${job[@]}" run="$1" "${@:2}" >said 2>&1 || { rc=$?; cat said; fail "train $*: exit code $rc"; }
     checks=$((checks + 1))
 }
 
@@ -73,7 +52,61 @@ told() { # words of the line, words of the command
 told "adamw lr=0.01 betas=[0.9, 0.99] · constant" optim.betas=0.9,0.99
 told "sam lr=0.01 base=sgd momentum=0.5 · constant · ema 0.9" optim.name=sam optim.base=sgd optim.momentum=0.5 optim.ema=0.9
 told "matrix: muon lr=0.02 (24,576 parameters), rest: adamw lr=0.01 (11,136) · constant" optim.groups="matrix: muon lr=0.02, rest: adamw"
-told "vector: sgd lr=0.1 (896 parameters), rest: adamw lr=0.01 (34,816) · constant · state bf16" optim.groups="vector: sgd" optim.state=bf16
+told "vector: sgd lr=0.01 (896 parameters), rest: adamw lr=0.01 (34,816) · constant · state bf16" optim.groups="vector: sgd" optim.state=bf16
+# ---- without an optimizer: the one that parameters have without the group
+told "h.0.*: muon lr=0.5 (12,288 parameters), h.0.*: adamw lr=0.5 (416), matrix: muon lr=0.01 (12,288), rest: adamw lr=0.01 (10,720)" optim.name=muon optim.groups="h.0.*: lr=0.5"
+told "vector: adamw lr=0.5 (896 parameters), matrix: muon lr=0.01 (24,576), rest: adamw lr=0.01 (10,240)" optim.name=muon optim.groups="vector: lr=0.5"
+refused 78 "momentum of the group 'h.0.ln1.*' is a number of muon, which updates none of its parameters" "${job[@]}" optim.name=muon optim.groups="h.0.ln1.*: momentum=0.5"
+
+# ---- the long form of an optimizer for matrices is the short one, to the bit
+does short-form optim.name=muon
+does long-form optim.groups="matrix: muon, rest: adamw"
+does none-form optim.name=muon optim.groups="rest: lr=0.01"
+for run in long-form none-form; do
+    cmp short-form/final/model.safetensors $run/final/model.safetensors || fail "$run: other bits than optim.name=muon"
+done
+
+# ---- a rate that nobody has is told; the rate in the metrics is one that is used
+warned() { # words of the warning or "", words of the command
+    local words=$1
+    shift
+    "$skein" plan "${job[@]}" "$@" >said 2>&1 || fail "plan $*: $(cat said)"
+    if [ -z "$words" ]; then ! grep "^warning" said || fail "plan $*: a warning"
+    else grep -q "^warning .*$words" said || { cat said; fail "plan $*: no warning with $words"; }; fi
+    checks=$((checks + 1))
+}
+own="matrix: muon lr=0.02, rest: adamw lr=0.004"
+warned "optim.lr is 0.01 and has no effect: every group of optim.groups has another rate; leave it out" optim.groups="$own"
+warned "" optim.groups="matrix: muon lr=0.02, vector: adamw lr=0.004"
+warned "" optim.groups="$own" optim.schedule=linear optim.min_lr=0.001
+does own optim.groups="$own"
+grep -q '"lr":0.02[,}]' own/metrics.jsonl || fail "metrics: $(cat own/metrics.jsonl)"
+grep -q 'optim.lr is 0.01 and has no effect' said || fail "train does not tell it: $(cat said)"
+"$skein" train run=own --resume train.steps=2 >said 2>&1 || fail "it cannot be resumed: $(cat said)"
+
+# ---- the output projection of tied weights is no head
+refused 78 "no parameter is in the group 'head': the model has tied weights, so its output projection is the embedding" "${job[@]}" optim.groups="head: sgd"
+told "head: sgd lr=0.01 (8,192 parameters)" optim.groups="head: sgd" model.tie_word_embeddings=false
+
+# ---- K-FAC needs factors: what has none goes to the next group, which is told
+warned "" optim.name=kfac
+warned "a side of 'h.0.fc.w' has more than 16,384 rows, .* kfac goes by the other side alone" optim.name=kfac model.intermediate_size=16400
+warned "kfac is for weights that one product alone reads, .*: adamw takes 'layers.0.w'" model=mlp model.input_size=16400 model.hidden_size=16400 optim.name=kfac
+told "rest: adamw lr=0.01" model=mlp model.input_size=16400 model.hidden_size=16400 optim.name=kfac
+warned "kfac is for .*: adamw takes 'wte' and 19 others" optim.groups="rest: kfac"
+refused 78 "no parameter is in the group 'embedding': kfac needs Kronecker factors" "${job[@]}" optim.groups="embedding: kfac"
+does factors optim.groups="rest: kfac"
+does no-factors optim.groups="matrix: kfac, rest: adamw"
+cmp factors/final/model.safetensors no-factors/final/model.safetensors || fail "what has no factors is not updated by the next group"
+
+# ---- optim.work that no matrix can have is told
+warned "optim.work is owner, and no optimizer works on whole matrices; leave it out" optim.work=owner
+warned "optim.work is owner, and no matrix can be worked on so: .* by all that have them" optim.name=muon optim.work=owner
+warned "optim.work is cut, and no matrix can be worked on so" optim.name=muon optim.work=cut layout=tp=2
+warned "optim.work is all, and no matrix can be worked on so: .* by 2 owners along dp" optim.name=muon optim.work=all layout="dp=2 zero=1"
+for work in all owner; do warned "" optim.name=muon optim.work=$work layout=dp=2; done
+warned "" optim.name=muon optim.work=cut layout=tp=2 order=fast
+
 does tells optim.groups="vector: adamw weight_decay=0.5, rest: adamw"
 grep -q '^optimizer vector: adamw lr=0.01 weight_decay=0.5 (896 parameters), rest: adamw lr=0.01 (34,816)' said || fail "train: $(cat said)"
 
@@ -83,6 +116,19 @@ for words in optim.name=muon optim.name=kfac train.backward=kron train.backward=
     [ "$(flops "$words")" = "$(flops optim.name=adamw)" ] || fail "$words: $(flops "$words") flops a step, not $(flops optim.name=adamw)"
 done
 checks=$((checks + 4))
+
+# ---- another base of sam: state of the same names that means another thing
+for words in "optim.name=sam" "optim.groups=rest: sam"; do
+    rm -rf sam
+    does sam "$words"
+    refused 78 "whose state has the same names and another meaning" run=sam --resume train.steps=3 "${words/rest: sam/rest: sam base=sgd}" \
+        $([ "$words" = optim.name=sam ] && echo optim.base=sgd)
+    "$skein" train run=sam --resume train.steps=2 >said 2>&1 || fail "the same base: $(cat said)"
+done
+
+# ---- eps=0: where gradients are 0 a step is 0 / 0, which the error report tells
+refused 79 "eps is 0: where all gradients so far are 0 a step is 0 / 0" "${job[@]}" run=eps optim.eps=0 train.steps=3
+! grep -q "eps is 0" <("$skein" train "${job[@]}" run=huge optim.lr=1e30 optim.clip=0 optim.name=sgd train.steps=5 2>&1) || fail "eps is blamed"
 
 # ---- --resume with another optimizer says which key differs, before any rank starts
 resume=(--resume train.steps=3)

@@ -317,14 +317,14 @@ static void shards(void)
     write_file(dir, "model-00002-of-00002.safetensors", 5, N_ENTRIES, 0, SK_F32, -1);
     text(dir, index, index_text("model-00002-of-00002.safetensors"));
     for (int n = 1; n < 4; n++) CHECK(load(dir, n, n, SK_F32) == 0);
-    CHECK(sk_hf_check(dir, &fake, &hyper, shapes, N_SHAPES) == SK_OK);
+    CHECK(sk_hf_check(dir, &fake, &hyper, shapes, N_SHAPES, sk_all_chunks) == SK_OK);
     unlink(below(dir, "model-00002-of-00002.safetensors")); /* one tensor lies in both */
     write_file(dir, "model-00002-of-00002.safetensors", 4, N_ENTRIES, 0, SK_F32, -1);
-    CHECK(sk_hf_check(dir, &fake, &hyper, shapes, N_SHAPES) == SK_EDATA &&
+    CHECK(sk_hf_check(dir, &fake, &hyper, shapes, N_SHAPES, sk_all_chunks) == SK_EDATA &&
           strstr(sk_error(), "lies in model-00001-of-00002.safetensors too"));
     unlink(below(dir, "model-00002-of-00002.safetensors")); /* and one in none */
     write_file(dir, "model-00002-of-00002.safetensors", 6, N_ENTRIES, 0, SK_F32, -1);
-    CHECK(sk_hf_check(dir, &fake, &hyper, shapes, N_SHAPES) == SK_EDATA &&
+    CHECK(sk_hf_check(dir, &fake, &hyper, shapes, N_SHAPES, sk_all_chunks) == SK_EDATA &&
           strstr(sk_error(), "which has no such tensor"));
     unlink(below(dir, "model-00002-of-00002.safetensors"));
     write_file(dir, "model-00002-of-00002.safetensors", 5, N_ENTRIES, 0, SK_F32, -1);
@@ -473,8 +473,10 @@ static void saving(void)
     CHECK(sk_hf_config(dir, &m, &h) == SK_OK && m == &fake && h.hidden_size == 6);
     CHECK(sk_file_read(&a, below(dir, "config.json"), &config) == SK_OK);
     CHECK(h.tie_word_embeddings && h.norm_eps == 1e-6 && !strcmp(h.arch, "fake"));
-    CHECK(sk_hf_check(dir, &fake, &hyper, shapes, N_SHAPES) == SK_OK);
+    CHECK(sk_hf_check(dir, &fake, &hyper, shapes, N_SHAPES, sk_all_chunks) == SK_OK);
     text(dir, "config.json", "{\"model_type\":\"fake\",\"n_embd\":6,\"other\":null}");
+    CHECK(sk_hf_config(dir, &m, &h) == SK_EDATA && strstr(sk_error(), "config.json has"));
+    CHECK(!rename(below(dir, "checksums.json"), below(root, "sums")));
     CHECK(sk_hf_config(dir, &m, &h) == SK_ECONF && strstr(sk_error(), "the key other"));
     text(dir, "config.json", "{\"n_embd\":6}");
     CHECK(sk_hf_config(dir, &m, &h) == SK_EDATA);
@@ -484,6 +486,7 @@ static void saving(void)
     CHECK(sk_hf_save(below(root, "large"), &fake, &hyper, shapes, N_SHAPES, SK_F16, too_large,
                      &calls, &(sk_companions){0}) == SK_ENUM &&
           strstr(sk_error(), "f16 holds up to 65504") && count(root, "large") == 0);
+    CHECK(!rename(below(root, "sums"), below(dir, "checksums.json")));
     /* a model that somebody changed, or that has no sums, is not ours to remove */
     CHECK(save_with(dir, &none) == SK_ECREATE && strstr(sk_error(), "config.json has"));
     CHECK(!rename(below(dir, "checksums.json"), below(root, "sums")));

@@ -67,7 +67,7 @@ try "2:0" "pp=2 micro=4"
 try "2:0" "pp=2 micro=4 schedule=zb-h1"
 try "2:4 2:6" "dp=2 pp=2 micro=2 schedule=gpipe"
 try "4:0 4:4" "dp=2 " order=canonical
-try "2:0" "micro=4 " order=canonical
+try "2:0 2:2 2:4 2:6" "micro=4 " order=canonical # all micro-batches
 try "$all8" "dp=8" train.threads=1
 
 # Weights are those of a run without it, to the bit; and metrics without the key have no such numbers.

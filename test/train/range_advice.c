@@ -54,8 +54,9 @@ static void quadratics(void)
             double low = c.v[d.lowest].lr * curvature, steep = c.v[d.steepest].lr * curvature;
             holds("lowest", low, low > 0.03 && low < 3);
             holds("steepest", steep, steep > 3e-3 && steep <= low);
-            holds("from a tenth to a third of the lowest's rate", d.lr * curvature,
-                  d.lr * curvature >= 0.0999 * low && d.lr * curvature <= 0.334 * low);
+            holds("near the fastest rate", d.lr * curvature,
+                  d.lr * curvature > 0.1 && d.lr * curvature < 2);
+            holds("the edge is behind the lowest", d.edge, d.edge >= d.lowest);
             holds("noise", d.noise, d.noise < 0.5 + noise);
             sk_arena_end(&a);
         }
@@ -98,7 +99,36 @@ static void two_falls(void)
     sk_range_advice d = sk_range_read(&a, &c);
     holds("the first fall is the steepest", d.steepest, d.steepest < 20);
     holds("lowest where the loss turns", d.lowest, abs(d.lowest - 60) <= 2);
-    holds("a tenth of the lowest's rate", d.lr, fabs(d.lr / (c.v[d.lowest].lr / 10) - 1) < 1e-12);
+    holds("nine tenths of the fall", d.settled, abs(d.settled - 48) <= 2); /* 3.3 of 6 to 3 */
+    holds("two thirds of the settled rate, at most a third of the lowest's", d.lr,
+          d.lr == fmin(c.v[d.settled].lr / 1.5, c.v[d.lowest].lr / 3));
+    holds("the edge", d.edge, abs(d.edge - 66) <= 2);
+    c.diverged = true;
+    d = sk_range_read(&a, &c);
+    double limit = c.v[d.edge].lr / 3;
+    holds("diverged: the middle of settled and limit", d.lr,
+          fabs(d.lr / fmin(limit, sqrt(c.v[d.settled].lr * limit)) - 1) < 1e-12);
+    sk_arena_end(&a);
+}
+
+/* A flat valley whose lowest point is noise: two curves that differ in it alone get one rate. */
+static void valleys(void)
+{
+    static sk_range_curve c;
+    sk_arena a = {0};
+    double lr[2];
+    for (int k = 0; k < 2; k++) {
+        c = (sk_range_curve){0};
+        for (int i = 0; i < 100; i++) {
+            double loss = i < 50 ? 6 - 0.06 * i : 3;
+            if (abs(i - (k ? 90 : 55)) < 8) loss -= 0.02;
+            c.v[c.n++] = (sk_range_point){pow(10, 0.05 * (i - 100)), loss};
+        }
+        sk_range_advice d = sk_range_read(&a, &c);
+        holds("the lowest point", d.lowest, k ? d.lowest > 80 : d.lowest < 65);
+        lr[k] = d.lr;
+    }
+    holds("the lowest point of a valley does not count", lr[1] / lr[0], lr[1] == lr[0]);
     sk_arena_end(&a);
 }
 
@@ -130,6 +160,7 @@ int main(void)
     quadratics();
     silent();
     two_falls();
+    valleys();
     straight();
     printf("%d checks, %d wrong\n", checks, bad);
     return bad ? 1 : 0;

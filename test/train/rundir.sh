@@ -3,17 +3,11 @@
 #
 # Each case says which exit code must come out and which words the report must have, and then looks
 # at the files.
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
 
 cases=0 wrong=0
-job=(model=tiny data.train=text train.steps=4 train.batch=4 train.seq=32 sample.every=0 val.every=0 log.every=0)
+job=(model=tiny data.train=text train.threads=1 train.steps=4 train.batch=4 train.seq=32 sample.every=0 val.every=0 log.every=0)
 
 bad() {
     echo "$*"
@@ -150,10 +144,15 @@ train 65 "data.changed=1" run=branch data.train=words resume=named/ckpt/step-000
 
 # ---- a resume that is refused leaves config.yaml as it was
 train 0 "" run=calm
-for other in "optim.name=sgd|optim.name was adamw and is sgd" "model.hidden_size=64|another model"; do
+for other in "optim.name=sgd|optim.name was adamw and is sgd" "model.hidden_size=64|another model" \
+    "model.num_hidden_layers=3|holds another model: it has no tensor 'h.2.ln1.w', needed with sizes [32]; model.num_hidden_layers was 2 and is 3" \
+    "model.num_hidden_layers=1|another model: it has a tensor 'h.1.ln1.w' of sizes [32], for which this run has no place" \
+    "model.vocab_size=300|another model: 'wte' has sizes [256, 32], needed [300, 32]; model.vocab_size was 256 and is 300" \
+    "model.tie_word_embeddings=false|another model: it has no tensor 'head'"; do
     cp calm/config.yaml before
     train "$([ "${other%%.*}" = optim ] && echo 78 || echo 65)" "${other#*|}" run=calm --resume "${other%|*}"
     cmp before calm/config.yaml || bad "${other%|*}: a refused --resume changed config.yaml"
+    [ "${other%%.*}" = optim ] || train 65 "${other#*|}" run=apart resume=calm "${other%|*}"
 done
 case_of 0 "" "$skein" train run=calm --resume train.steps=5
 grep -q 'steps: 5' calm/config.yaml || bad "--resume did not write config.yaml"

@@ -127,15 +127,30 @@ double sk_offloaded_squares(const sk_run *r)
     return sum;
 }
 
-static void squares_exactly(sk_run *r, int buf)
+/* What threads have added up, to the sum in a buffer. */
+static void take_exact(sk_run *r, int buf)
 {
-    sk_exact sum = {0};
-    sk_threads_run(r->team, exact_part, r);
+    sk_exact sum;
+    memcpy(sum.limb, sk_run_data(r, buf), sizeof sum.limb);
     for (int i = 0; i < r->p->threads; i++) {
         sk_exact_merge(&sum, &r->exact[i]);
         r->exact[i] = (sk_exact){0};
     }
     memcpy(sk_run_data(r, buf), sum.limb, sizeof sum.limb);
+}
+
+static void squares_exactly(sk_run *r, int buf)
+{
+    memset(sk_run_data(r, buf), 0, sizeof(sk_exact));
+    sk_threads_run(r->team, exact_part, r);
+    take_exact(r, buf);
+}
+
+static double exact_value(const sk_run *r, int buf)
+{
+    sk_exact acc;
+    memcpy(acc.limb, sk_run_data(r, buf), sizeof acc.limb);
+    return sk_exact_value(&acc);
 }
 
 void sk_do_stats(sk_run *r, const sk_inst *in)
@@ -163,16 +178,22 @@ void sk_do_stats(sk_run *r, const sk_inst *in)
 static void sumsq_part(void *ctx, int part, int of)
 {
     const sk_bound_inst *j = ctx;
-    double *sum = &j->r->partial[part][0];
-    *sum = 0;
-    sk_see_part(j->r, j->in->in[0], part, of, see_squares, sum);
+    sk_run *r = j->r;
+    r->partial[part][0] = 0;
+    if (r->p->layout.canonical)
+        sk_see_part(r, j->in->in[0], part, of, see_exactly, &r->exact[part]);
+    else sk_see_part(r, j->in->in[0], part, of, see_squares, &r->partial[part][0]);
 }
 
 void sk_do_sumsq(sk_run *r, const sk_inst *in)
 {
-    double *sum = sk_run_data(r, in->out[0]);
     if (!r->p->params.v[in->param].counts) return;
     sk_threads_run(r->team, sumsq_part, &(sk_bound_inst){r, in});
+    if (r->p->layout.canonical) {
+        take_exact(r, in->out[0]);
+        return;
+    }
+    double *sum = sk_run_data(r, in->out[0]);
     for (int i = 0; i < r->p->threads; i++) *sum += r->partial[i][0];
 }
 
@@ -188,11 +209,7 @@ static void take_sums(sk_run *r, int stats, int exact)
     double tokens = sum[SK_SUM_WEIGHT] > 0 ? sum[SK_SUM_WEIGHT] : 1, squares = s[SK_STAT_NORM];
     double loss =
         cells ? sk_tree_sum_blocks(s + SK_STAT_SUMS + r->p->n_sums, (int)cells) : sum[SK_SUM_LOSS];
-    if (exact >= 0) {
-        sk_exact acc;
-        memcpy(acc.limb, sk_run_data(r, exact), sizeof acc.limb);
-        squares += sk_exact_value(&acc); /* to what copies() left: 0 or NaN */
-    }
+    if (exact >= 0) squares += exact_value(r, exact); /* to copies(): 0 or NaN */
     r->out.loss = loss / tokens;
     r->out.tokens = sum[SK_SUM_WEIGHT];
     r->out.aux = sum[SK_SUM_AUX] / tokens;
@@ -206,7 +223,10 @@ static void take_noise(sk_run *r, int noise)
 {
     double tokens = r->out.tokens > 0 ? r->out.tokens : 1;
     double unit = tokens * r->loss_scale; /* of grad_norm */
-    r->out.small = noise < 0 ? 0 : *(double *)sk_run_data(r, noise) / (unit * unit);
+    double small = noise < 0                ? 0
+                   : r->p->layout.canonical ? exact_value(r, noise)
+                                            : *(double *)sk_run_data(r, noise);
+    r->out.small = small / (unit * unit);
 }
 
 /* What a step reports is of all replicas; the norm is the root of the mean square of theirs. */

@@ -103,7 +103,6 @@ static sk_status clip(const sk_run *r, const sk_inst *in)
 {
     const sk_gpu *g = r->gpu;
     sk_clip_job j = {.sums = sk_gpu_data(r, in->in[0]),
-                     .small = in->in[2] < 0 ? NULL : sk_gpu_data(r, in->in[2]),
                      .n_sums = r->p->n_sums,
                      .exact = in->in[1] < 0 ? NULL : sk_gpu_data(r, in->in[1]),
                      .cells = (int)(sk_gpu_count(r, in->in[0]) - SK_STAT_SUMS - r->p->n_sums),
@@ -118,6 +117,8 @@ static sk_status clip(const sk_run *r, const sk_inst *in)
                      .no_full = r->opts.no_full,
                      .alone = r->opts.alone,
                      .pulse = g->scalars};
+    if (in->in[2] >= 0 && r->p->layout.canonical) j.small_exact = sk_gpu_data(r, in->in[2]);
+    else if (in->in[2] >= 0) j.small = sk_gpu_data(r, in->in[2]);
     SK_TRY(g->inst->clip(&j, &g->launch));
     for (const sk_feedback_reset_job *f = g->resets; in->training && f->n; f++)
         SK_TRY(g->inst->reset_feedback(f, &g->scalars->skip, g->compute));
@@ -129,7 +130,8 @@ static sk_status sumsq(const sk_run *r, const sk_inst *in)
     const sk_gpu *g = r->gpu;
     if (!r->p->params.v[in->param].counts) return SK_OK;
     return g->inst->sumsq(sk_gpu_data(r, in->out[0]), sk_gpu_data(r, in->in[0]),
-                          r->p->bufs.v[in->in[0]].type, sk_gpu_count(r, in->in[0]), &g->launch);
+                          r->p->bufs.v[in->in[0]].type, sk_gpu_count(r, in->in[0]),
+                          r->p->layout.canonical, &g->launch);
 }
 
 static sk_status compute(sk_run *r, int pc)

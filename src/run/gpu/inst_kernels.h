@@ -54,7 +54,8 @@ typedef struct sk_clip_job {
     sk_step_scalars *pulse;        /* on the device: factor for gradients, skip, loss, norm */
     const int64_t *exact;          /* squares that are to be added, as STATS left them; or NULL */
     int cells; /* reduction blocks of the loss, behind the sums; 0: it is one of the sums */
-    const double *small; /* what sumsq() left, added over all ranks; or NULL */
+    const double *small;        /* what sumsq() left, added over all ranks; or NULL */
+    const int64_t *small_exact; /* the same in order=canonical */
 } sk_clip_job;
 
 typedef struct sk_combine_job { /* buffers on the device */
@@ -102,7 +103,8 @@ typedef struct sk_inst_kernels {
     sk_status (*stats)(const sk_stats_job *j, const sk_launch *l);
     sk_status (*clip)(const sk_clip_job *j, const sk_launch *l);
     /* *sum += the squares of n elements. */
-    sk_status (*sumsq)(double *sum, const void *data, sk_dtype type, int64_t n, const sk_launch *l);
+    sk_status (*sumsq)(void *sum, const void *data, sk_dtype type, int64_t n, bool exact,
+                       const sk_launch *l);
     sk_status (*pack)(const void *data, char *packed, sk_dtype type, int64_t n, int64_t capacity,
                       int32_t *full, const sk_launch *l); /* *full = 1 if values did not fit */
     sk_status (*unpack)(void *data, const char *packed, sk_dtype type, int64_t n, int64_t capacity,

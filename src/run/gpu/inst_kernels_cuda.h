@@ -37,7 +37,8 @@ sk_status sk_gpu_combine(const sk_combine_job *j, void *stream);
 /* stats_kernels.cu */
 sk_status sk_gpu_stats(const sk_stats_job *j, const sk_launch *l);
 sk_status sk_gpu_clip(const sk_clip_job *j, const sk_launch *l);
-sk_status sk_gpu_sumsq(double *sum, const void *data, sk_dtype type, int64_t n, const sk_launch *l);
+sk_status sk_gpu_sumsq(void *sum, const void *data, sk_dtype type, int64_t n, bool exact,
+                       const sk_launch *l);
 /* pack_kernels.cu */
 sk_status sk_gpu_pack(const void *data, char *packed, sk_dtype type, int64_t n, int64_t capacity,
                       int32_t *full, const sk_launch *l);

@@ -47,15 +47,15 @@ static __device__ double squares_of(const void *data, sk_dtype type, int64_t fro
 
 /* As in base/exact.c: squares of mantissas are added to a bin for each exponent, and the bins to
  * the limbs once a chunk.  Sums of integers: the order of atomics does not matter. */
-static __device__ void exact_chunk(const float *x, int64_t n, unsigned long long *bin,
-                                   sk_exact *acc)
+template <typename T>
+static __device__ void exact_chunk(const T *x, int64_t n, unsigned long long *bin, sk_exact *acc)
 {
     const unsigned odd = 255;
     __syncthreads(); /* the bins of the chunk before have been read */
     for (int e = threadIdx.x; e <= (int)odd; e += BLOCK) bin[e] = 0;
     __syncthreads();
     for (int64_t i = threadIdx.x; i < n; i += BLOCK) {
-        unsigned u = __float_as_uint(x[i]), e = sk_exact_exponent(u);
+        unsigned u = __float_as_uint((float)x[i]), e = sk_exact_exponent(u);
         if (e < odd) atomicAdd(&bin[e], (unsigned long long)sk_exact_square(u));
         else
             atomicAdd((unsigned long long *)&acc->limb[u << 9 ? SK_EXACT_NAN : SK_EXACT_INF], 1ull);
@@ -64,6 +64,14 @@ static __device__ void exact_chunk(const float *x, int64_t n, unsigned long long
     for (unsigned e = 0; e < odd && !threadIdx.x; e++)
         if (bin[e]) sk_exact_at(acc, e, bin[e]);
     if (!threadIdx.x) sk_exact_carry(acc);
+}
+
+static __device__ void exact_add(int64_t *out, const sk_exact *acc)
+{
+    __syncthreads();
+    if (threadIdx.x < SK_EXACT_LIMBS)
+        atomicAdd((unsigned long long *)&out[threadIdx.x],
+                  (unsigned long long)acc->limb[threadIdx.x]);
 }
 
 static __global__ void __launch_bounds__(BLOCK)
@@ -80,10 +88,7 @@ static __global__ void __launch_bounds__(BLOCK)
             exact_chunk((const float *)p.data + from, n < SK_UPDATE_CHUNK ? n : SK_UPDATE_CHUNK,
                         bin, &acc);
     }
-    __syncthreads();
-    if (threadIdx.x < SK_EXACT_LIMBS)
-        atomicAdd((unsigned long long *)&out[threadIdx.x],
-                  (unsigned long long)acc.limb[threadIdx.x]);
+    exact_add(out, &acc);
 }
 
 /* Each block has a share of all chunks, shard after shard.  exact: exact_share() sums the shards
@@ -157,15 +162,37 @@ static __global__ void __launch_bounds__(BLOCK) sumsq_end(double *to, const doub
     if (threadIdx.x == 0) *to += sum;
 }
 
-sk_status sk_gpu_sumsq(double *sum, const void *data, sk_dtype type, int64_t n, const sk_launch *l)
+/* In order=canonical: squares are added as integers. */
+static __global__ void __launch_bounds__(BLOCK)
+    sumsq_exact(const void *data, sk_dtype type, int64_t n, int64_t *out)
+{
+    __shared__ sk_exact acc;
+    __shared__ unsigned long long bin[256];
+    if (threadIdx.x < SK_EXACT_LIMBS) acc.limb[threadIdx.x] = 0;
+    for (int64_t at = (int64_t)blockIdx.x * SK_UPDATE_CHUNK; at < n;
+         at += (int64_t)gridDim.x * SK_UPDATE_CHUNK) {
+        int64_t m = n - at < SK_UPDATE_CHUNK ? n - at : SK_UPDATE_CHUNK;
+        if (type == SK_BF16) exact_chunk((const __nv_bfloat16 *)data + at, m, bin, &acc);
+        else if (type == SK_F16) exact_chunk((const __half *)data + at, m, bin, &acc);
+        else exact_chunk((const float *)data + at, m, bin, &acc);
+    }
+    exact_add(out, &acc);
+}
+
+sk_status sk_gpu_sumsq(void *sum, const void *data, sk_dtype type, int64_t n, bool exact,
+                       const sk_launch *l)
 {
     cudaStream_t s = (cudaStream_t)l->stream;
     double *partial = (double *)l->workspace;
     int64_t chunks = sk_update_chunks(n);
     int blocks = chunks < STAT_BLOCKS ? (int)chunks : (int)STAT_BLOCKS;
     if (!blocks) return SK_OK;
+    if (exact) {
+        sumsq_exact<<<(unsigned)blocks, BLOCK, 0, s>>>(data, type, n, (int64_t *)sum);
+        return sk_cuda_launched("sumsq");
+    }
     sumsq_share<<<(unsigned)blocks, BLOCK, 0, s>>>(data, type, n, partial);
-    sumsq_end<<<1, BLOCK, 0, s>>>(sum, partial, blocks);
+    sumsq_end<<<1, BLOCK, 0, s>>>((double *)sum, partial, blocks);
     return sk_cuda_launched("sumsq");
 }
 
@@ -186,7 +213,9 @@ static __device__ void take_sums(const sk_clip_job *j, const double *sums, const
     p->drops = sum[SK_SUM_DROPS];
     p->right = sum[SK_SUM_RIGHT];
     p->norm = sqrt(squares) / tokens / loss_scale;
-    p->small = j->small ? *j->small / (tokens * loss_scale * tokens * loss_scale) : 0;
+    double small = j->small ? *j->small : 0;
+    if (j->small_exact) small = sk_exact_value((const sk_exact *)j->small_exact);
+    p->small = small / (tokens * loss_scale * tokens * loss_scale);
     p->finite = isfinite(p->loss) && isfinite(p->norm);
     p->again = j->train && ((j->no_drops && p->drops > 0) || (j->no_full && !isfinite(p->norm)));
 }

@@ -1,0 +1,159 @@
+/* part_help.c - see part_help.h. */
+#include "cli/part_help.h"
+#include "base/strings.h"
+#include "cli/setting.h"
+#include "coll/algorithm.h"
+#include "data/data.h"
+#include "graph/op.h"
+#include "layout/word.h"
+#include "model/model.h"
+#include "program/pipeline_schedule.h"
+
+#include <string.h>
+
+const sk_part_head *sk_part_find(const sk_part_kind *k, const char *name)
+{
+    for (const void *const *p = k->parts; *p; p++) {
+        const sk_part_head *h = *p;
+        if (!strcmp(h->name, name)) return h;
+    }
+    return NULL;
+}
+
+/* ---- one line */
+
+/* The default of a number, or its word. */
+static const char *default_of(sk_arena *a, const sk_knob *k)
+{
+    const char *w = k->words;
+    if (!w) return sk_print(a, "%.9g", k->usual);
+    for (int i = (int)k->usual; i > 0; i--) w += strcspn(w, " ") + 1;
+    return sk_print(a, "%.*s", (int)strcspn(w, " "), w);
+}
+
+/* The defaults of an optimizer or of a schedule, under the names of the keys. */
+static const char *knobs_of(sk_arena *a, const sk_knob *knobs)
+{
+    sk_out text = {.arena = a};
+    for (const sk_knob *k = knobs; k->name; k += sk_knob_list(k))
+        for (int i = 0; i < sk_knob_list(k) && !(i && k[i].fewer); i++)
+            sk_out_add(&text, "%s%s%s %s", k == knobs || i ? "" : ", ", i ? "" : sk_knob_key(k),
+                       i ? " and" : "", default_of(a, &k[i]));
+    return text.s ? text.s : "";
+}
+
+/* The forms of a word, and what it is for. */
+static const char *forms_of(sk_arena *a, const sk_word *w)
+{
+    const char *about = sk_word_about(a, w);
+    if (w->no_short) return about;
+    return sk_print(a, "%s%s%s", sk_word_spell(a, w), *about ? "; " : "", about);
+}
+
+/* What is chosen by numbers shows them. */
+const char *sk_part_cost(sk_arena *a, const char *kind, const void *part)
+{
+    if (!strcmp(kind, "schedule")) {
+        const sk_schedule *s = part;
+        if (!s->bubble) return "";
+        return sk_print(a, "bubble %s, %s micro-batches in flight", s->bubble, s->memory);
+    }
+    if (!strcmp(kind, "optim")) return knobs_of(a, ((const sk_optim *)part)->knobs);
+    if (!strcmp(kind, "lr")) return knobs_of(a, ((const sk_lr *)part)->knobs);
+    if (!strcmp(kind, "word")) return forms_of(a, part);
+    if (strcmp(kind, "coll")) return "";
+    const sk_coll *c = part;
+    const char *order = c->order == SK_ORDER_TREE ? "order of the tree" : "an order of its own";
+    return sk_print(a, "%s; %s", order, c->cost ? c->cost : "cost unknown");
+}
+
+/* ---- all of it */
+
+static void of_optim(sk_out *o, const void *part)
+{
+    const sk_optim *p = part;
+    sk_conf_knobs_help(o, p->knobs);
+    if (p->rest) sk_out_add(o, "  what is no matrix is updated by %s\n", p->rest);
+    if (p->schedule) sk_out_add(o, "  goes with optim.schedule=%s alone\n", p->schedule);
+}
+
+static void of_lr(sk_out *o, const void *part)
+{
+    const sk_lr *p = part;
+    sk_conf_knobs_help(o, p->knobs);
+    if (p->rises) sk_out_add(o, "  rises by itself: optim.warmup does not apply\n");
+    if (p->level) sk_out_add(o, "  never falls: optim.min_lr does not apply\n");
+}
+
+static void of_word(sk_out *o, const void *part)
+{
+    const sk_word *w = part;
+    const char *about = sk_word_about(o->arena, w);
+    sk_out_add(o, "  short form           %s\n", w->no_short ? "none" : sk_word_spell(o->arena, w));
+    if (w->kind == SK_WORD_INT && w->most)
+        sk_out_add(o, "  value                a whole number from %d to %d\n", w->least, w->most);
+    if (*about) sk_out_add(o, "  about                %s\n", about);
+    if (w->example) sk_out_add(o, "  example              layout=\"%s\"\n", w->example);
+}
+
+static void of_model(sk_out *o, const void *part)
+{
+    const sk_model *m = part;
+    for (const sk_field *f = m->own; f && f->name; f++)
+        sk_conf_help_line(o, sk_print(o->arena, "model.%s", f->name), sk_or_empty(f->doc),
+                          sk_field_print(f, &(sk_hyper){0}).s);
+    sk_out_add(o, "  sizes of all models: skein help model\n");
+}
+
+static void of_source(sk_out *o, const void *part)
+{
+    const sk_source *p = part;
+    if (p->known) sk_out_add(o, "  data.train=%s needs no file\n", p->known);
+    for (const sk_feed_input *x = p->inputs; x->name; x++)
+        sk_out_add(o, "  input                %s, dims %s\n", x->name, x->letters);
+}
+
+static void of_op(sk_out *o, const void *part)
+{
+    const sk_op *p = part;
+    if (p->dims) sk_out_add(o, "  dims                 %s\n", p->dims);
+}
+
+static void of_cmd(sk_out *o, const void *part)
+{
+    const sk_cmd *p = part;
+    if (p->help) sk_out_add(o, "%s", p->help);
+    else sk_out_add(o, "  skein %s --help says all of it\n", p->name);
+}
+
+/* Kinds whose parts declare more than a line. */
+static const struct {
+    const char *kind;
+    void (*more)(sk_out *o, const void *part);
+} kinds[] = {{"optim", of_optim},   {"lr", of_lr}, {"word", of_word}, {"model", of_model},
+             {"source", of_source}, {"op", of_op}, {"cmd", of_cmd}};
+
+char *sk_part_help(sk_arena *a, const char *kind, const void *part)
+{
+    const sk_part_head *h = part;
+    sk_out o = {.arena = a};
+    sk_out_add(&o, "%s %s: %s\n", kind, h->name, sk_or_empty(h->doc));
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strcmp(kinds[i].kind, kind)) {
+            kinds[i].more(&o, part);
+            return o.s;
+        }
+    const char *cost = sk_part_cost(a, kind, part);
+    if (*cost) sk_out_add(&o, "  %s\n", cost);
+    return o.s;
+}
+
+char *sk_part_help_on(sk_arena *a, const char *name, const char *but)
+{
+    sk_out o = {.arena = a};
+    for (const sk_part_kind *k = sk_kinds; k->kind; k++) {
+        const sk_part_head *h = sk_part_find(k, name);
+        if (h && strcmp(k->kind, but) != 0) sk_out_add(&o, "%s", sk_part_help(a, k->kind, h));
+    }
+    return o.s;
+}

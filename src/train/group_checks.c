@@ -1,0 +1,157 @@
+/* group_checks.c - groups of parameters (optim.groups) of a model: mistakes, and what has no effect
+ * or goes another way than its words say. */
+#include "graph/extra.h"
+#include "program/param_groups.h"
+#include "base/strings.h"
+#include "train/setup.h"
+
+#include <string.h>
+
+/* Is any parameter in this group?  0: in none. */
+static bool has_any(const sk_setup *s, int group, bool asked)
+{
+    for (int i = 0; i < s->graph.tensors.n; i++) {
+        const sk_tensor *t = s->graph.tensors.v[i];
+        if (t->role == SK_PARAM && (asked ? sk_param_group_asked : sk_param_group_of)(
+                                       &s->graph, t, s->job->group, s->job->n_groups) == group)
+            return true;
+    }
+    return false;
+}
+
+/* Does a product of the last layer read an embedding? */
+static bool is_tied(const sk_setup *s)
+{
+    for (int i = 0; i < s->graph.nodes.n; i++) {
+        const sk_node *n = s->graph.nodes.v[i];
+        for (int k = 0; k < n->n_in && n->phase == SK_FORWARD; k++)
+            if (n->layer == s->graph.n_layers - 1 && n->in[k]->role == SK_PARAM &&
+                sk_param_class_of(&s->graph, n->in[k]) == SK_PARAM_EMBEDDING)
+                return true;
+    }
+    return false;
+}
+
+static const char *why_empty(const sk_setup *s, int group)
+{
+    const sk_param_group *g = &s->job->group[group - 1];
+    if (!strcmp(g->match, sk_param_class_name(SK_PARAM_HEAD)) && is_tied(s))
+        return "the model has tied weights, so its output projection is the embedding; take the "
+               "class embedding, or model.tie_word_embeddings=false";
+    if (has_any(s, group, true))
+        return sk_print(s->arena,
+                        "%s needs Kronecker factors, which a weight has that one product alone "
+                        "reads, with at most %s rows a side; take another optimizer for it",
+                        g->optim->name, sk_commas(s->arena, SK_FACTOR_MOST));
+    return "none matches, or all are in groups before it";
+}
+
+/* A group that no parameter is in is a mistake: of a name, or of the order of groups.  Of two that
+ * were said as one, one may be empty, if no number is said of it alone. */
+sk_status sk_setup_check_groups(const sk_setup *s)
+{
+    const sk_job *job = s->job;
+    for (int i = 0; i < job->n_groups_said; i++) {
+        const sk_param_group *g = &job->group[i];
+        bool first = i + 1 < job->n_groups_said && g[1].half;
+        if (has_any(s, i + 1, false)) continue;
+        if (*g->alone && (first || g->half))
+            return sk_fail(SK_ECONF,
+                           "optim.groups: %s of the group '%s' is a number of %s, which updates "
+                           "none of its parameters; leave it out",
+                           g->alone, g->match, g->optim->name);
+        if ((first && has_any(s, i + 2, false)) || (g->half && has_any(s, i, false))) continue;
+        return sk_fail(SK_ECONF, "optim.groups: no parameter is in the group '%s': %s", g->match,
+                       why_empty(s, i + 1));
+    }
+    return SK_OK;
+}
+
+double sk_setup_shown_rate(const sk_setup *s)
+{
+    const sk_job *job = s->job;
+    double first = 0;
+    if (!job->n_groups || has_any(s, 0, false)) return 1;
+    for (int i = 0; i < job->n_groups; i++) {
+        if (!has_any(s, i + 1, false)) continue;
+        if (job->group[i].rate == 1) return 1;
+        if (first == 0) first = job->group[i].rate;
+    }
+    return first;
+}
+
+/* ---- warnings */
+
+/* Where optim.min_lr is said, the end of all rates is their part of optim.lr. */
+static void say_lr(sk_out *o, const sk_setup *s)
+{
+    const sk_job *job = s->job;
+    if (!job->lr_said || s->shown_rate == 1 || job->min_lr > 0) return;
+    sk_out_add(o,
+               "%soptim.lr is %g and has no effect: every group of optim.groups has another rate; "
+               "leave it out",
+               o->n ? "; " : "", job->lr);
+}
+
+/* Parameters that were to have K-FAC and cannot. */
+static void say_factors(sk_out *o, const sk_setup *s)
+{
+    const sk_job *job = s->job;
+    const sk_tensor *first = NULL;
+    int n = 0, from = 0, to = 0;
+    for (int i = 0; i < s->graph.tensors.n; i++) {
+        const sk_tensor *t = s->graph.tensors.v[i];
+        if (t->role != SK_PARAM) continue;
+        int a = sk_param_group_asked(&s->graph, t, job->group, job->n_groups);
+        int b = sk_param_group_of(&s->graph, t, job->group, job->n_groups);
+        if (a == b) continue;
+        if (!n++) first = t, from = a, to = b;
+    }
+    if (!n) return;
+    sk_out_add(o, "%s%s is for weights that one product alone reads, with at most %s rows a side: ",
+               o->n ? "; " : "", job->group[from - 1].optim->name,
+               sk_commas(o->arena, SK_FACTOR_MOST));
+    sk_out_add(o, "%s takes '%s'", (to ? job->group[to - 1].optim : s->optim)->name, first->name);
+    if (n > 1) sk_out_add(o, " and %d other%s", n - 1, sk_plural(n - 1));
+}
+
+/* Matrices with a side that is too long: K-FAC of the other alone. */
+static void say_sides(sk_out *o, const sk_setup *s)
+{
+    const sk_job *job = s->job;
+    for (int i = 0; i < s->graph.tensors.n; i++) {
+        const sk_tensor *t = s->graph.tensors.v[i];
+        int group =
+            t->role == SK_PARAM ? sk_param_group_of(&s->graph, t, job->group, job->n_groups) : 0;
+        if (!group || !job->group[group - 1].optim->factors || sk_param_factors(&s->graph, t) != 1)
+            continue;
+        sk_out_add(o,
+                   "%sa side of '%s' has more than %s rows, and so no Kronecker factor: %s goes "
+                   "by the other side alone",
+                   o->n ? "; " : "", t->name, sk_commas(o->arena, SK_FACTOR_MOST),
+                   job->group[group - 1].optim->name);
+        return;
+    }
+}
+
+/* optim.work that no matrix has. */
+static void say_work(sk_out *o, const sk_setup *s)
+{
+    sk_matrix_work asked = sk_matrix_work_find(s->job->matrix_work);
+    const sk_program *p = s->programs ? sk_setup_program_of(s, 0) : NULL;
+    if (!p || asked == SK_MATRIX_AUTO || sk_program_matrix_work_is(p, asked)) return;
+    const char *done = p->matrices ? sk_program_matrix_work(p, o->arena) : "";
+    sk_out_add(o, "%soptim.work is %s, and ", o->n ? "; " : "", s->job->matrix_work);
+    if (!*done) sk_out_add(o, "no optimizer works on whole matrices; leave it out");
+    else
+        sk_out_add(o, "no matrix can be worked on so: %.*s; optim.work=auto takes the fastest",
+                   (int)strcspn(done, "\n"), done);
+}
+
+void sk_setup_group_warnings(sk_out *o, const sk_setup *s)
+{
+    say_lr(o, s);
+    say_factors(o, s);
+    say_sides(o, s);
+    say_work(o, s);
+}
