@@ -112,6 +112,7 @@ else()
 endif()
 
 file(GLOB scripts CONFIGURE_DEPENDS test/*/*.sh)
+list(FILTER scripts EXCLUDE REGEX "/test/lib/")
 foreach(file ${scripts})
   skein_test_name(${file} name)
   if(NOT name MATCHES "${by_pages}")

@@ -17,15 +17,7 @@ static void one(const sk_args *a, int64_t n, const real *x, real *y)
             y[i * n + k] = found ? (real)v.vector[k * n + i] : (real)NAN;
 }
 
-static void cpu(const sk_args *a)
-{
-    const real *x = a->in[0].data;
-    real *y = a->out[0].data;
-    sk_squares s = sk_squares_of(a);
-    int64_t from, to, each = s.n * s.n;
-    sk_share(a, s.batch, &from, &to);
-    for (int64_t k = from; k < to; k++) one(a, s.n, x + k * each, y + k * each);
-}
+static void cpu(const sk_args *a) { sk_squares_each(a, one); }
 
 static size_t scratch(const sk_args *a) { return sk_eigen_scratch(sk_squares_of(a).n); }
 static size_t workspace(const sk_args *a) { return sk_eigen_workspace(sk_squares_of(a).n); }

@@ -11,9 +11,6 @@
 #include "kernel/cpu/gemm.h"
 #include "kernel/eigen.h"
 
-#include <float.h>
-#include <math.h>
-
 enum { P, EPS, EPS_ABS, ROWS = 4 };
 
 /* Rows [first, first + ROWS) of the lower triangle of v' v. */
@@ -59,21 +56,10 @@ static void one(const sk_args *a, int64_t n, const real *x, real *y)
         weigh(&v, a->attr);
         multiply(&v, own);
     }
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t j = 0; j <= i; j++)
-            y[i * n + j] = y[j * n + i] =
-                found ? (real)fmax(fmin(v.work[i * n + j], FLT_MAX), -FLT_MAX) : (real)NAN;
+    sk_square_put(y, n, found ? v.work : NULL);
 }
 
-static void cpu(const sk_args *a)
-{
-    const real *x = a->in[0].data;
-    real *y = a->out[0].data;
-    sk_squares s = sk_squares_of(a);
-    int64_t from, to, each = s.n * s.n;
-    sk_share(a, s.batch, &from, &to);
-    for (int64_t k = from; k < to; k++) one(a, s.n, x + k * each, y + k * each);
-}
+static void cpu(const sk_args *a) { sk_squares_each(a, one); }
 
 static void infer(sk_graph *g, const sk_node *n)
 {

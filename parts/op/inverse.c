@@ -12,28 +12,14 @@
 #include "kernel/cholesky.h"
 #include "kernel/eigen.h"
 
-#include <float.h>
-
 enum { EPS, EPS_ABS };
 
 static void one(const sk_args *a, int64_t n, const real *x, real *y)
 {
-    const double *z = sk_inverse_of(x, n, a->attr, sk_args_canonical(a), a->scratch);
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t j = 0; j <= i; j++)
-            y[i * n + j] = y[j * n + i] =
-                z ? (real)fmax(fmin(z[i * n + j], FLT_MAX), -FLT_MAX) : (real)NAN;
+    sk_square_put(y, n, sk_inverse_of(x, n, a->attr, sk_args_canonical(a), a->scratch));
 }
 
-static void cpu(const sk_args *a)
-{
-    const real *x = a->in[0].data;
-    real *y = a->out[0].data;
-    sk_squares s = sk_squares_of(a);
-    int64_t from, to, each = s.n * s.n;
-    sk_share(a, s.batch, &from, &to);
-    for (int64_t k = from; k < to; k++) one(a, s.n, x + k * each, y + k * each);
-}
+static void cpu(const sk_args *a) { sk_squares_each(a, one); }
 
 static void infer(sk_graph *g, const sk_node *n)
 {

@@ -1,78 +1,24 @@
 /* rmsnorm_grad_w.c - dw = sum of dy * x * rstd over all rows.
- *
- * Threads own columns.  Rows are summed in blocks and the blocks' sums added, so
- * that the rounding error grows with the square root of the number of rows.  In canonical order
- * the blocks begin anew in every reduction block of the first dim, and the sums of the reduction
- * blocks are added in pairs. */
+ * In strips of columns (kernel/cpu/column_strips.h). */
 #include "graph/graph.h"
-#include "kernel/cpu/vecmath.h"
+#include "kernel/cpu/column_strips.h"
 
-enum { STRIP = SK_SUM_COLUMNS / 2, BLOCK = 64 }; /* columns at a time; rows per block */
-
-typedef struct strip {
-    const real *x, *rstd, *dy; /* x and dy at its first column */
-    int64_t cols;              /* between two rows */
-    int64_t n;                 /* columns of mine */
-    int64_t inner;             /* rows of one place along the first dim */
-} strip;
-
-/* dw = rows [r, end) */
-static void one_block(const strip *s, int64_t r, int64_t end, real *dw)
+static void sum_rows(const sk_strip *s, int64_t r, int64_t end, real *dw)
 {
+    const sk_view *in = s->a->in;
+    const real *first = (const real *)in[0].data + s->at, *rstd = in[1].data;
+    const real *first_dy = (const real *)in[2].data + s->at;
     int64_t n = s->n;
     memset(dw, 0, (size_t)n * sizeof(real));
     for (; r < end; r++) {
-        const real *restrict x = s->x + r * s->cols, *restrict dy = s->dy + r * s->cols;
-        real k = s->rstd[r];
+        const real *restrict x = first + r * s->cols, *restrict dy = first_dy + r * s->cols;
+        real k = rstd[r];
 #pragma omp simd
         for (int64_t c = 0; c < n; c++) dw[c] += dy[c] * (x[c] * k);
     }
 }
 
-/* dw += rows [r, rows) */
-static void add_rows(const strip *s, int64_t r, int64_t rows, real *dw)
-{
-    real sum[STRIP];
-    for (; r < rows; r += BLOCK) {
-        one_block(s, r, r + BLOCK < rows ? r + BLOCK : rows, sum);
-        for (int64_t c = 0; c < s->n; c++) dw[c] += sum[c];
-    }
-}
-
-static void one_cell(const void *how, int64_t from, int64_t to, real *dw)
-{
-    const strip *s = how;
-    int64_t first = from * s->inner, rows = to * s->inner, next = first + BLOCK;
-    one_block(s, first, next < rows ? next : rows, dw);
-    if (next < rows) add_rows(s, next, rows, dw);
-}
-
-static void one_strip(const sk_args *a, const strip *s, real *dw)
-{
-    const sk_view *v = &a->in[0];
-    real sum[STRIP];
-    int64_t border[SK_REDUCTION_BLOCKS_MAX + 1];
-    if (v->n > 1 && v->cells[0]) {
-        sk_sum_blocks(one_cell, s, border, sk_view_reduction_blocks(v, 0, border), sum, s->n);
-        sk_sum_put(dw, sum, s->n, a->add & 1);
-        return;
-    }
-    if (!(a->add & 1)) memset(dw, 0, (size_t)s->n * sizeof(real));
-    add_rows(s, 0, sk_span(v, 0, v->n - 1), dw);
-}
-
-static void cpu(const sk_args *a)
-{
-    const sk_view *v = &a->in[0];
-    const real *x = v->data, *rstd = a->in[1].data, *dy = a->in[2].data;
-    real *dw = a->out[0].data;
-    int64_t cols = v->size[v->n - 1], inner = sk_span(v, 1, v->n - 1), from, to;
-    sk_share(a, cols, &from, &to);
-    for (; from < to; from += STRIP) {
-        strip s = {x + from, rstd, dy + from, cols, to - from < STRIP ? to - from : STRIP, inner};
-        one_strip(a, &s, dw + from);
-    }
-}
+static void cpu(const sk_args *a) { sk_sum_strips(a, sum_rows, SK_SUM_COLUMNS / 2); }
 
 static double flops(const sk_args *a) { return 3 * (double)sk_count(&a->in[0]); }
 

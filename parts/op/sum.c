@@ -1,78 +1,21 @@
 /* sum.c - the sum over the letters that the result lacks.
  *
- * The call names the letters.  Keeping the last ones, "bthsd->hsd", is the
- * gradient of a bias and runs at memory speed: threads own columns, rows are
- * summed in blocks and the blocks' sums added, so that the rounding error grows
- * with the square root of the number of rows.  Every other pattern is walked
- * like an odometer.
- *
- * In canonical order the blocks begin anew in every reduction block of the first letter that is
- * summed, and the sums of the reduction blocks are added in pairs. */
+ * The call names the letters.  Keeping the last ones, "bthsd->hsd", is the gradient of a bias and
+ * runs at memory speed, in strips of columns (kernel/cpu/column_strips.h).  Every other pattern is
+ * walked like an odometer; in canonical order the sums of the reduction blocks of the first letter
+ * that is summed are added in pairs. */
 #include "graph/graph.h"
-#include "kernel/cpu/vecmath.h"
+#include "kernel/cpu/column_strips.h"
 
-enum { STRIP = SK_SUM_COLUMNS, BLOCK = 64 }; /* columns at a time; rows per block */
-
-typedef struct strip {
-    const real *x; /* its first column */
-    int64_t cols;  /* between two rows of x */
-    int64_t n;     /* columns of mine */
-    int64_t inner; /* rows of one place along the first dim */
-} strip;
-
-/* sum = rows [r, end) */
-static void one_block(const strip *s, int64_t r, int64_t end, real *sum)
+static void sum_rows(const sk_strip *s, int64_t r, int64_t end, real *sum)
 {
+    const real *first = (const real *)s->a->in[0].data + s->at;
     int64_t n = s->n;
     memset(sum, 0, (size_t)n * sizeof(real));
     for (; r < end; r++) {
-        const real *restrict x = s->x + r * s->cols;
+        const real *restrict x = first + r * s->cols;
 #pragma omp simd
         for (int64_t c = 0; c < n; c++) sum[c] += x[c];
-    }
-}
-
-/* y += rows [r, rows) */
-static void add_rows(const strip *s, int64_t r, int64_t rows, real *y)
-{
-    real sum[STRIP];
-    for (; r < rows; r += BLOCK) {
-        one_block(s, r, r + BLOCK < rows ? r + BLOCK : rows, sum);
-        for (int64_t c = 0; c < s->n; c++) y[c] += sum[c];
-    }
-}
-
-static void one_cell(const void *how, int64_t from, int64_t to, real *y)
-{
-    const strip *s = how;
-    int64_t first = from * s->inner, rows = to * s->inner, next = first + BLOCK;
-    one_block(s, first, next < rows ? next : rows, y);
-    if (next < rows) add_rows(s, next, rows, y);
-}
-
-static void one_strip(const sk_args *a, const strip *s, int64_t from)
-{
-    const sk_view *v = &a->in[0];
-    real *y = (real *)a->out[0].data + from, sum[STRIP];
-    int64_t border[SK_REDUCTION_BLOCKS_MAX + 1];
-    if (v->n > a->out[0].n && v->cells[0]) {
-        sk_sum_blocks(one_cell, s, border, sk_view_reduction_blocks(v, 0, border), sum, s->n);
-        sk_sum_put(y, sum, s->n, a->add & 1);
-        return;
-    }
-    if (!(a->add & 1)) memset(y, 0, (size_t)s->n * sizeof(real));
-    add_rows(s, 0, sk_span(v, 0, v->n - a->out[0].n), y);
-}
-
-static void by_strips(const sk_args *a)
-{
-    const sk_view *x = &a->in[0];
-    int64_t cols = sk_count(&a->out[0]), from, to;
-    sk_share(a, cols, &from, &to);
-    for (; from < to; from += STRIP) {
-        int64_t n = to - from < STRIP ? to - from : STRIP;
-        strip s = {(const real *)x->data + from, cols, n, sk_span(x, 1, x->n - a->out[0].n)};
-        one_strip(a, &s, from);
     }
 }
 
@@ -178,7 +121,7 @@ static void by_samples(const sk_args *a)
         sk_args one = *a;
         drop_first(&one.in[0], i);
         drop_first(&one.out[0], i);
-        by_strips(&one);
+        sk_sum_strips(&one, sum_rows, SK_SUM_COLUMNS);
     }
 }
 
@@ -189,7 +132,7 @@ static void cpu(const sk_args *a)
     side(a->dims, in);
     side(strstr(a->dims, "->") + 2, out);
     bool samples = *out && *in == *out && !strcmp(in + x->n - (y->n - 1), out + 1);
-    if (!strcmp(in + x->n - y->n, out)) by_strips(a);
+    if (!strcmp(in + x->n - y->n, out)) sk_sum_strips(a, sum_rows, SK_SUM_COLUMNS);
     else if (samples) by_samples(a);
     else by_odometer(a, in, out);
 }

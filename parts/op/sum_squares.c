@@ -1,60 +1,39 @@
 /* sum_squares.c - the sum over the first letters of squares: "bcf->cf".  One pass over the operand,
  * where a product and a sum take three: it is for operands as large as gradients of samples.
- *
- * Threads own columns; rows are summed in blocks, and the blocks' sums are added.  In canonical
- * order the blocks begin anew in every reduction block of the first letter, as in sum.c. */
+ * The order of adding is that of kernel/cpu/column_strips.h. */
 #include "graph/graph.h"
-#include "kernel/cpu/vecmath.h"
+#include "kernel/cpu/column_strips.h"
 
 #include <math.h>
 
 #define FMA _Generic((real)0, float : fmaf, double : fma)
 
-enum { STRIP = SK_SUM_COLUMNS, BLOCK = 64 }; /* columns at a time; rows per block */
-
-typedef struct strip {
-    const real *x;   /* its first column */
-    int64_t cols, n; /* between two rows of x; columns of mine */
-    int64_t inner;   /* rows of one place along the first dim */
-} strip;
-
-static void one_block(const strip *s, int64_t r, int64_t end, real *sum)
+static void sum_rows(const sk_strip *s, int64_t r, int64_t end, real *sum)
 {
+    const real *first = (const real *)s->a->in[0].data + s->at;
     int64_t n = s->n;
     memset(sum, 0, (size_t)n * sizeof(real));
     for (; r < end; r++) {
-        const real *restrict x = s->x + r * s->cols;
+        const real *restrict x = first + r * s->cols;
 #pragma omp simd
         for (int64_t c = 0; c < n; c++) sum[c] = FMA(x[c], x[c], sum[c]);
     }
 }
 
-/* Places [from, to) of the first dim. */
-static void one_cell(const void *how, int64_t from, int64_t to, real *y)
-{
-    const strip *s = how;
-    real sum[STRIP];
-    int64_t r = from * s->inner, rows = to * s->inner;
-    one_block(s, r, r + BLOCK < rows ? r + BLOCK : rows, y);
-    for (r += BLOCK; r < rows; r += BLOCK) {
-        one_block(s, r, r + BLOCK < rows ? r + BLOCK : rows, sum);
-        for (int64_t c = 0; c < s->n; c++) y[c] += sum[c];
-    }
-}
-
+/* A strip's sum is complete before it is added to the result, in fast order too: sums over some
+ * samples first and others later differ by one rounding a call. */
 static void cpu(const sk_args *a)
 {
+    enum { WIDTH = SK_SUM_COLUMNS };
     const sk_view *x = &a->in[0];
-    int goes = x->n - a->out[0].n;
-    int64_t cols = sk_count(&a->out[0]), from, to, border[SK_REDUCTION_BLOCKS_MAX + 1] = {0, 1};
-    int cells = goes ? sk_view_reduction_blocks(x, 0, border) : 1;
-    real sum[STRIP];
-    sk_share(a, cols, &from, &to);
-    for (; from < to; from += STRIP) {
-        strip s = {.x = (const real *)x->data + from, .cols = cols, .inner = sk_span(x, 1, goes)};
-        s.n = to - from < STRIP ? to - from : STRIP;
-        sk_sum_blocks(one_cell, &s, border, cells, sum, s.n);
-        sk_sum_put((real *)a->out[0].data + from, sum, s.n, a->add & 1);
+    int64_t to, border[SK_REDUCTION_BLOCKS_MAX + 1] = {0, 1};
+    int blocks = x->n > a->out[0].n ? sk_view_reduction_blocks(x, 0, border) : 1;
+    real sum[WIDTH];
+    sk_strip s = sk_strip_of(a, sum_rows);
+    for (sk_share(a, s.cols, &s.at, &to); s.at < to; s.at += WIDTH) {
+        s.n = to - s.at < WIDTH ? to - s.at : WIDTH;
+        sk_sum_blocks(sk_strip_block, &s, border, blocks, sum, s.n);
+        sk_sum_put((real *)a->out[0].data + s.at, sum, s.n, a->add & 1);
     }
 }
 

@@ -23,17 +23,19 @@ static void weights(sk_piece *p)
     p->sum[COUNT] = (double)p->n;
 }
 
-static int factor(sk_whole *w)
+static int factor(sk_matrix *w)
 {
     int r = w->state(w, "r", "r"), c = w->state(w, "c", "c"), x;
-    x = sk_whole_op(w, "mean_square", "rc->r", .in = {0});
-    w->keep(w, r,
-            sk_whole_op(w, "ema", "r,r->r", .in = {r, x}, .attr = {w->knob[DECAY_RATE], BY_COUNT}));
-    x = sk_whole_op(w, "mean_square", "rc->c", .in = {0});
-    w->keep(w, c,
-            sk_whole_op(w, "ema", "c,c->c", .in = {c, x}, .attr = {w->knob[DECAY_RATE], BY_COUNT}));
-    x = sk_whole_op(w, "factored", "rc,r,c->rc", .in = {0, r, c}, .attr = {w->knob[EPS1]});
-    return sk_whole_op(w, "rms_clip", "rc->rc", .in = {x}, .attr = {w->knob[CLIP]});
+    x = sk_matrix_op(w, "mean_square", "rc->r", .in = {0});
+    w->keep(
+        w, r,
+        sk_matrix_op(w, "ema", "r,r->r", .in = {r, x}, .attr = {w->knob[DECAY_RATE], BY_COUNT}));
+    x = sk_matrix_op(w, "mean_square", "rc->c", .in = {0});
+    w->keep(
+        w, c,
+        sk_matrix_op(w, "ema", "c,c->c", .in = {c, x}, .attr = {w->knob[DECAY_RATE], BY_COUNT}));
+    x = sk_matrix_op(w, "factored", "rc,r,c->rc", .in = {0, r, c}, .attr = {w->knob[EPS1]});
+    return sk_matrix_op(w, "rms_clip", "rc->rc", .in = {x}, .attr = {w->knob[CLIP]});
 }
 
 static void apply(sk_piece *p)
@@ -55,7 +57,7 @@ const sk_optim sk_optim_adafactor = {
     .n_sums = 2,
     .knobs = {SK_LR(1e-2), SK_DECAY(0), SK_ADAFACTOR},
     .pass = {weights, sk_pass_gradient, apply},
-    .whole = factor,
+    .matrix = factor,
     .exact = true,
     .rest = "adafactor-vector",
 };

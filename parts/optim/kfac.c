@@ -21,7 +21,7 @@ enum { LR, DECAY, BETA1, BETA2, DAMPING, INTERVAL, MATCH, FACTORS };
 enum { DEBIASED = 1 }; /* mode of ema */
 
 /* The inverse of the factor of one side, -1: there is none. */
-static int inverse(sk_whole *w, bool rows)
+static int inverse(sk_matrix *w, bool rows)
 {
     int now = w->factor(w, rows), factors = (int)w->knob[FACTORS];
     if (now < 0) return -1;
@@ -29,26 +29,26 @@ static int inverse(sk_whole *w, bool rows)
     int inverted = w->state(w, rows ? "rows_inv" : "cols_inv", rows ? "rR" : "cC");
     w->every(w, factors);
     w->keep(w, factor,
-            sk_whole_op(w, "ema", rows ? "rR,rR->rR" : "cC,cC->cC", .in = {factor, now},
-                        .attr = {w->knob[BETA2], DEBIASED, 0, factors}));
+            sk_matrix_op(w, "ema", rows ? "rR,rR->rR" : "cC,cC->cC", .in = {factor, now},
+                         .attr = {w->knob[BETA2], DEBIASED, 0, factors}));
     w->every(w, (int)w->knob[INTERVAL]);
     w->keep(w, inverted,
-            sk_whole_op(w, "inverse", rows ? "rR->rR" : "cC->cC", .in = {factor},
-                        .attr = {w->knob[DAMPING]}));
+            sk_matrix_op(w, "inverse", rows ? "rR->rR" : "cC->cC", .in = {factor},
+                         .attr = {w->knob[DAMPING]}));
     w->every(w, 1);
     return inverted;
 }
 
-static int precondition(sk_whole *w)
+static int precondition(sk_matrix *w)
 {
     int m = w->state(w, "m", "rc"), left = inverse(w, true), right = inverse(w, false);
-    int x = sk_whole_op(w, "ema", "rc,rc->rc", .in = {m, 0}, .attr = {w->knob[BETA1], DEBIASED});
+    int x = sk_matrix_op(w, "ema", "rc,rc->rc", .in = {m, 0}, .attr = {w->knob[BETA1], DEBIASED});
     double size = w->knob[MATCH] * sqrt((double)w->rows * (double)w->cols);
     w->keep(w, m, x);
-    if (left >= 0) x = sk_whole_op(w, "contract", "rR,Rc->rc", .in = {left, x});
-    if (right >= 0) x = sk_whole_op(w, "contract", "rC,Cc->rc", .in = {x, right});
-    x = sk_whole_op(w, "unit", "rc->rc", .in = {x}, .attr = {1e-30});
-    return sk_whole_op(w, "axpby", "rc,rc->rc", .in = {x, x}, .attr = {size, 0});
+    if (left >= 0) x = sk_matrix_op(w, "contract", "rR,Rc->rc", .in = {left, x});
+    if (right >= 0) x = sk_matrix_op(w, "contract", "rC,Cc->rc", .in = {x, right});
+    x = sk_matrix_op(w, "unit", "rc->rc", .in = {x}, .attr = {1e-30});
+    return sk_matrix_op(w, "axpby", "rc,rc->rc", .in = {x, x}, .attr = {size, 0});
 }
 
 /* clang-format off */
@@ -58,7 +58,7 @@ const sk_optim sk_optim_kfac = {
     .knobs = {SK_LR(1e-3), SK_DECAY(0.1), SK_BETAS(0.9, 0.95), SK_DAMPING(1), SK_INTERVAL(10),
               SK_MATCH_RMS(0.2), SK_FACTOR_INTERVAL(1)},
     .pass = {sk_pass_gradient, sk_pass_step},
-    .whole = precondition,
+    .matrix = precondition,
     .factors = true,
     .factor_interval = 1 + FACTORS,
     .exact = true,

@@ -29,15 +29,15 @@ static void direction(sk_piece *p)
 }
 
 /* Divided by its norm; a cut matrix by the norm of all parts. */
-static int unit(sk_whole *w)
+static int unit(sk_matrix *w)
 {
-    if (!w->cut) return sk_whole_op(w, "unit", "rc->rc", .attr = {1e-7});
-    int squares = sk_whole_op(w, "dot", "rc,rc->", .in = {0, 0});
-    return sk_whole_op(w, "unit_by", "rc,->rc", .in = {0, squares}, .attr = {1e-7});
+    if (!w->cut) return sk_matrix_op(w, "unit", "rc->rc", .attr = {1e-7});
+    int squares = sk_matrix_op(w, "dot", "rc,rc->", .in = {0, 0});
+    return sk_matrix_op(w, "unit_by", "rc,->rc", .in = {0, squares}, .attr = {1e-7});
 }
 
 /* On the smaller side; of a square, on the one that is not cut. */
-static int orthogonalize(sk_whole *w)
+static int orthogonalize(sk_matrix *w)
 {
     static const double a = 3.4445, b = -4.7750, c = 2.0315;
     bool wide = w->rows < w->cols || (w->rows == w->cols && w->cut != 'r');
@@ -48,13 +48,13 @@ static int orthogonalize(sk_whole *w)
     int steps = (int)w->knob[STEPS], x = unit(w);
     for (int i = 1; i <= steps; i++) {
         double s = i == steps ? scale : 1;
-        int g = sk_whole_op(w, "contract", wide ? "rc,Rc->rR" : "rc,rC->cC", .in = {x, x});
-        int gg = sk_whole_op(w, "contract", wide ? "rR,RS->rS" : "cC,CD->cD", .in = {g, g});
-        int p = sk_whole_op(w, "axpby", wide ? "rR,rR->rR" : "cC,cC->cC", .in = {g, gg},
-                            .attr = {b, c});
-        int px = wide ? sk_whole_op(w, "contract", "rR,Rc->rc", .in = {p, x})
-                      : sk_whole_op(w, "contract", "rC,Cc->rc", .in = {x, p});
-        x = sk_whole_op(w, "axpby", "rc,rc->rc", .in = {x, px}, .attr = {s * a, s});
+        int g = sk_matrix_op(w, "contract", wide ? "rc,Rc->rR" : "rc,rC->cC", .in = {x, x});
+        int gg = sk_matrix_op(w, "contract", wide ? "rR,RS->rS" : "cC,CD->cD", .in = {g, g});
+        int p = sk_matrix_op(w, "axpby", wide ? "rR,rR->rR" : "cC,cC->cC", .in = {g, gg},
+                             .attr = {b, c});
+        int px = wide ? sk_matrix_op(w, "contract", "rR,Rc->rc", .in = {p, x})
+                      : sk_matrix_op(w, "contract", "rC,Cc->rc", .in = {x, p});
+        x = sk_matrix_op(w, "axpby", "rc,rc->rc", .in = {x, px}, .attr = {s * a, s});
     }
     return x;
 }
@@ -81,7 +81,7 @@ const sk_optim sk_optim_muon = {
                .doc = "Newton-Schulz iterations", .whole = true},
               SK_MATCH_RMS(0.2), SK_DECAY(0.1)},
     .pass = {direction, apply},
-    .whole = orthogonalize,
+    .matrix = orthogonalize,
     .rest = "adamw",
 };
 /* clang-format on */

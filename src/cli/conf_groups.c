@@ -93,8 +93,8 @@ static bool same_numbers(const sk_optim *a, const sk_optim *b)
 
 static const sk_optim *rest_of(const sk_optim *o)
 {
-    const sk_optim *rest = o->whole ? sk_optim_find(o->rest) : NULL;
-    sk_assert(!o->whole || rest); /* kernel/optim.h: needed with whole */
+    const sk_optim *rest = o->matrix ? sk_optim_find(o->rest) : NULL;
+    sk_assert(!o->matrix || rest); /* kernel/optim.h: needed with matrix */
     return rest;
 }
 
@@ -289,7 +289,7 @@ static void add_group(sk_job *job, const char *match, const sk_optim *o)
 static void complete_groups(sk_job *job)
 {
     const sk_optim *o = sk_optim_find(job->optim_name);
-    if (!o->whole) return;
+    if (!o->matrix) return;
     add_group(job, "matrix", o);
     add_group(job, "rest", rest_of(o));
 }

@@ -149,7 +149,7 @@ const sk_conf_key sk_conf_table[] = {
     KEY("optim.batch_scaling", TEXT, batch_scaling,
         DEFAULT("none", "the rate follows train.batch_schedule: none, sqrt or linear"),
         .one_of = "none sqrt linear"),
-    KEY("optim.work", TEXT, whole_work,
+    KEY("optim.work", TEXT, matrix_work,
         DEFAULT("auto", "who works on whole matrices: all, owner, cut, or auto: the fastest"),
         .one_of = "auto all owner cut"),
     KEY("optim.late", INT, late,

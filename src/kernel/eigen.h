@@ -19,6 +19,9 @@
 #include "base/status.h"
 #include "kernel/args.h"
 
+#include <float.h>
+#include <math.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -67,6 +70,29 @@ static inline sk_squares sk_squares_of(const sk_args *a)
     sk_squares s = {v->n == 3 ? v->size[0] : 1, v->size[v->n - 1]};
     sk_assert((v->n == 2 || v->n == 3) && v->size[v->n - 2] == s.n);
     return s;
+}
+
+/* y = a symmetric matrix whose lower triangle is given, within the range of f32; NULL: NaN. */
+static inline void sk_square_put(real *y, int64_t n, const double *lower)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j <= i; j++)
+            y[i * n + j] = y[j * n + i] =
+                lower ? (real)fmax(fmin(lower[i * n + j], FLT_MAX), -FLT_MAX) : (real)NAN;
+}
+
+/* Writes what an op makes of an n x n matrix x. */
+typedef void sk_square_op(const sk_args *a, int64_t n, const real *x, real *y);
+
+/* Does so with each matrix of a thread. */
+static inline void sk_squares_each(const sk_args *a, sk_square_op *one)
+{
+    const real *x = (const real *)a->in[0].data;
+    real *y = (real *)a->out[0].data;
+    sk_squares s = sk_squares_of(a);
+    int64_t from, to, each = s.n * s.n;
+    sk_share(a, s.batch, &from, &to);
+    for (int64_t k = from; k < to; k++) one(a, s.n, x + k * each, y + k * each);
 }
 
 #ifdef __cplusplus

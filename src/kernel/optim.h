@@ -24,11 +24,11 @@
  * cut, writes the operations into the program, and gives each shard its part of the result; so
  * they run on the CPU and on a GPU, and are planned, priced and verified like those of the model:
  *
- *     static int whole(sk_whole *w)
+ *     static int matrix(sk_matrix *w)
  *     {
- *         int x = sk_whole_op(w, "unit", "rc->rc", .in = {0}, .attr = {1e-7});  0 is the direction
- *         int gram = sk_whole_op(w, "contract", "rc,Rc->rR", .in = {x, x});
- *         return sk_whole_op(w, "contract", "rR,Rc->rc", .in = {gram, x});     x x' x
+ *         int x = sk_matrix_op(w, "unit", "rc->rc", .in = {0}, .attr = {1e-7});  0 is the direction
+ *         int gram = sk_matrix_op(w, "contract", "rc,Rc->rR", .in = {x, x});
+ *         return sk_matrix_op(w, "contract", "rR,Rc->rc", .in = {gram, x});     x x' x
  *     }
  *
  * Such an optimizer may keep state of any shape for a matrix (Shampoo's factors, Adafactor's row
@@ -36,12 +36,12 @@
  * hold it as a logical tensor.  Expensive operations may run once in many updates:
  *
  *     int l = w->state(w, "l", "rR");                    0 before the first update
- *     w->keep(w, l, sk_whole_op(w, "ema", "rR,rR->rR", .in = {l, gram}, .attr = {0.99}));
+ *     w->keep(w, l, sk_matrix_op(w, "ema", "rR,rR->rR", .in = {l, gram}, .attr = {0.99}));
  *     w->every(w, 10);
- *     w->keep(w, root, sk_whole_op(w, "inv_root", "rR->rR", .in = {l}, .attr = {4, 1e-6}));
+ *     w->keep(w, root, sk_matrix_op(w, "inv_root", "rR->rR", .in = {l}, .attr = {4, 1e-6}));
  *     w->every(w, 1);
  *
- * Where a matrix is cut over ranks, the engine may leave it so (sk_whole.cut): it asks for the
+ * Where a matrix is cut over ranks, the engine may leave it so (sk_matrix.cut): it asks for the
  * operations once with `cut`, and takes them if they need no more than a part of that side, which
  * is so for operations of two operands whose terms have one letter of the side at most.  Sums over
  * it are added over the ranks.  "dot" and "unit_by" divide by a norm in this way.
@@ -145,30 +145,30 @@ typedef struct sk_knob {
 
 /* The matrix of a parameter, to write operations on.  In dims r, R, S are rows and c, C, D columns;
  * a parameter of several matrices, as of experts, has each of them treated alike. */
-typedef struct sk_whole sk_whole;
-enum { SK_WHOLE_IN = 3, SK_WHOLE_ATTR = 4 };
-typedef struct sk_whole_args {
-    int in[SK_WHOLE_IN];
-    double attr[SK_WHOLE_ATTR];
-} sk_whole_args;
-struct sk_whole {
+typedef struct sk_matrix sk_matrix;
+enum { SK_MATRIX_IN = 3, SK_MATRIX_ATTR = 4 };
+typedef struct sk_matrix_args {
+    int in[SK_MATRIX_IN];
+    double attr[SK_MATRIX_ATTR];
+} sk_matrix_args;
+struct sk_matrix {
     int64_t rows, cols;
     bool rows_out;      /* rows are outputs of the product that reads the parameter, not inputs */
     char cut;           /* 'r', 'c': rows or columns are cut over ranks; 0: the matrix is whole */
     const double *knob; /* in the order of sk_optim.knobs */
     /* Writes an operation of parts/op and returns the number of its result. */
-    int (*op)(sk_whole *w, const char *op, const char *dims, const sk_whole_args *with);
+    int (*op)(sk_matrix *w, const char *op, const char *dims, const sk_matrix_args *with);
     /* State with these letters, "rR", "c", "rc" or "" for a number. */
-    int (*state)(sk_whole *w, const char *name, const char *letters);
-    void (*keep)(sk_whole *w, int state, int value);
+    int (*state)(sk_matrix *w, const char *name, const char *letters);
+    void (*keep)(sk_matrix *w, int state, int value);
     /* With sk_optim.factors: K-FAC's factor of the rows, "rR", or of the columns, "cC", of this
      * step, summed over samples; of inputs or of gradients of results, whichever the side is.  -1:
      * there is none, since the side is too long or several products read the parameter.  With
      * sk_optim.factor_interval it is used behind every(that many) alone. */
-    int (*factor)(sk_whole *w, bool rows);
-    void (*every)(sk_whole *w, int updates);
+    int (*factor)(sk_matrix *w, bool rows);
+    void (*every)(sk_matrix *w, int updates);
 };
-#define sk_whole_op(w, name, dims, ...) (w)->op(w, name, dims, &(sk_whole_args){__VA_ARGS__})
+#define sk_matrix_op(w, name, dims, ...) (w)->op(w, name, dims, &(sk_matrix_args){__VA_ARGS__})
 
 typedef struct sk_optim {
     const char *name, *doc;
@@ -182,16 +182,16 @@ typedef struct sk_optim {
     const char *scalars[SK_MAX_SCALAR + 1];
     void (*settle)(sk_piece *p);
     /* NULL, or: for matrices only.  Returns the number of the result. */
-    int (*whole)(sk_whole *w);
-    bool factors; /* with whole: the backward pass leaves Kronecker factors of the matrices */
+    int (*matrix)(sk_matrix *w);
+    bool factors; /* with matrix: the backward pass leaves Kronecker factors of the matrices */
     int factor_interval; /* 0, or: 1 + the knob that says in every how many updates it does */
-    bool exact; /* with whole: operations are in f32 in any precision, and passes keep no state */
+    bool exact; /* with matrix: operations are in f32 in any precision, and passes keep no state */
     /* 0, or: 1 + the state that validation, samples and exported models read in place of the
      * weights.  It begins as a copy of them, and is always f32, as all state of this optimizer. */
     int average;
     const char
         *schedule;    /* NULL, or: the only schedule of the rate that it takes, and its default */
-    const char *rest; /* with whole, needed: the optimizer of parameters that are no matrices */
+    const char *rest; /* with matrix, needed: the optimizer of parameters that are no matrices */
     /* NULL, or: a step takes two gradients of its batch.  Before the second this makes of param, a
      * copy, the weights that it is taken at, from the first, which is not clipped; it has no state.
      * Passes see only the second.  See program/step_phases.c. */
@@ -210,7 +210,7 @@ const char *sk_state_type_name(sk_dtype t);
 bool sk_state_type_find(const char *name, sk_dtype *out);
 
 /* Arrays that passes see of a shard as `state`: the state, and a direction between the passes. */
-static inline int sk_optim_arrays(const sk_optim *o) { return o->n_state + (o->whole != NULL); }
+static inline int sk_optim_arrays(const sk_optim *o) { return o->n_state + (o->matrix != NULL); }
 
 static inline int sk_optim_scalars(const sk_optim *o)
 {

@@ -6,9 +6,9 @@
  *
  * The weights stay where they are.  A validation task takes the average of each weight that it
  * reads, a layer at a time, as if it were the shard of a sharded weight: it is gathered where the
- * optimizer sees a shard (as with `shard params`, params.c), and rounded before that where weights
- * are narrow.  An average in f32 that is not cut is read where it lies.  So nothing is swapped and
- * nothing has to be put back. */
+ * optimizer sees a shard (as with `shard params`, param_gathers.c), and rounded before that where
+ * weights are narrow.  An average in f32 that is not cut is read where it lies.  So nothing is
+ * swapped and nothing has to be put back. */
 #include "program/lowering.h"
 
 static const sk_optim *optim_of(const sk_compile_opts *o, int group)

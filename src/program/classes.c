@@ -9,7 +9,7 @@
  * axes.  Sizes are worked out once per combination of coordinates, not per rank, so that
  * sixteen thousand ranks take a few milliseconds. */
 #include "base/hash.h"
-#include "program/whole_place.h"
+#include "program/matrix/matrix_placement.h"
 
 #include <string.h>
 
@@ -189,8 +189,8 @@ static bool placed_in_tiles(const sk_layout *l, int axis)
     return l->tiles > 1 && l->home[SK_GRAD] && axis == l->shard_axis;
 }
 
-/* Owners of whole matrices have work of their own (dealt_update.c). */
-static const sk_whole_place *owners_of(const sk_graph_plan *plan, sk_arena *tmp)
+/* Owners of whole matrices have work of their own (distributed_update.c). */
+static const sk_matrix_placement *owners_of(const sk_graph_plan *plan, sk_arena *tmp)
 {
     sk_sharding sp = plan->spread;
     sk_lowering e = {.g = plan->graph,
@@ -199,11 +199,11 @@ static const sk_whole_place *owners_of(const sk_graph_plan *plan, sk_arena *tmp)
                      .sp = &sp,
                      .plan = plan->plan,
                      .tmp = tmp};
-    return sk_whole_places(&e, tmp);
+    return sk_matrix_placements(&e, tmp);
 }
 
 static uint64_t key_of(const sk_graph_plan *plan, const cutter *c, int n, const int *coord,
-                       bool owners, const sk_whole_place *whole)
+                       bool owners, const sk_matrix_placement *whole)
 {
     const sk_graph *g = plan->graph;
     const sk_layout *l = &plan->layout;
@@ -236,7 +236,7 @@ static int classify(const sk_graph_plan *plan, bool owners, int *class_of)
     uint64_t keys[MOST];
     const sk_mesh *mesh = &plan->layout.mesh;
     int n = 0, ranks = sk_mesh_ranks(mesh), n_cutters = make_cutters(&tmp, plan, cutters);
-    const sk_whole_place *whole = owners_of(plan, &tmp);
+    const sk_matrix_placement *whole = owners_of(plan, &tmp);
     for (int r = 0; r < ranks; r++) {
         int coord[SK_MAX_AXES], c = 0;
         sk_mesh_coords(mesh, r, coord);

@@ -311,7 +311,7 @@ static bool is_of(const sk_graph_plan *plan, const sk_graph *g, const sk_compile
     return plan->graph == g && plan->opts.optim == o->optim && plan->opts.groups == o->groups &&
            plan->opts.n_groups == o->n_groups && plan->n_micro == n_micro &&
            plan->opts.validate == o->validate && plan->opts.gpu == o->gpu &&
-           plan->opts.ema == o->ema && plan->opts.whole == o->whole;
+           plan->opts.ema == o->ema && plan->opts.matrix_work == o->matrix_work;
 }
 
 /* Lists that grew beside what is given up, at the lengths they have now. */

@@ -14,7 +14,7 @@ typedef struct sk_at_hand {
     struct sk_at_hand *next;
 } sk_at_hand;
 
-typedef struct sk_whole_place sk_whole_place;
+typedef struct sk_matrix_placement sk_matrix_placement;
 
 typedef struct sk_ints {
     int *v, n, cap;
@@ -132,12 +132,13 @@ typedef struct sk_lowering {
     sk_at_hand **hand;     /* [tensor * n_micro + micro] */
     int *task_at; /* [micro][chunk][work] -> 1 + its place in this stage's list; 0: there is none */
     int *packed;  /* [tensor * n_micro + micro]: 1 + the buffer in fewer bits; 0: none */
-    int *gathering;              /* [layer][width]: the call that gathers its sharded weights */
-    int gathered_layer;          /* whose weights are gathered; -1: none */
-    sk_ints layers;              /* of the task being written, in its order */
-    const sk_whole_place *whole; /* where the work on matrices is done: whole_place.c */
-    int noise;                   /* buffer that SUMSQ adds to; -1: none */
-    int noise_micro;             /* that SUMSQ takes gradients of; in deterministic order of all */
+    int *gathering;     /* [layer][width]: the call that gathers its sharded weights */
+    int gathered_layer; /* whose weights are gathered; -1: none */
+    sk_ints layers;     /* of the task being written, in its order */
+    const sk_matrix_placement
+        *matrices;   /* where the work on matrices is done: matrix_placement.c */
+    int noise;       /* buffer that SUMSQ adds to; -1: none */
+    int noise_micro; /* that SUMSQ takes gradients of; in deterministic order of all */
     struct {
         sk_leaf *v;
         int n, cap;
@@ -290,7 +291,20 @@ sk_state sk_update_state(const sk_lowering *e, const sk_tensor *t); /* as the op
 bool sk_lower_is_cut(const sk_lowering *e, const sk_param_plan *q); /* the optimizer sees a shard */
 /* Is this rank, of those of the stages that have a shard in state s, the first? */
 bool sk_lower_first(const sk_lowering *e, const sk_state *s, uint64_t stages);
-bool sk_lower_per_task(const sk_lowering *e);     /* gradients are reduced task by task */
+bool sk_lower_per_task(const sk_lowering *e); /* gradients are reduced task by task */
+bool sk_lower_sharded(const sk_lowering *e, sk_shard level); /* over more than one rank */
+/* The buffers of a sum that nodes contribute to: the gradient of a parameter, or an extra. */
+void sk_plan_sum(sk_lowering *e, sk_param_plan *q, const char *name);
+
+/* rank_groups.c: the group of the stages that share a parameter, -1: none; all groups. */
+int sk_plan_tie_group(sk_lowering *e, uint64_t set, uint64_t *sets, int *n_sets);
+void sk_plan_rank_groups(sk_lowering *e, const uint64_t *sets, int n_sets);
+
+/* param_extras.c: extras of the backward pass. */
+sk_status sk_plan_extras(sk_lowering *e);
+
+/* param_gathers.c: sharded weights are gathered for one layer of one task. */
+void sk_plan_gathers(sk_lowering *e);
 int sk_lower_gathered(sk_lowering *e, int param); /* the buffer that has it as kernels see it */
 void sk_lower_close_layer(sk_lowering *e);
 
@@ -331,12 +345,13 @@ bool sk_lower_is_late(const sk_lowering *e, int param); /* its updates are delay
 enum { SK_FILE_PAGE = 4096 };
 
 /* offload_copies.c: copies from and to other memories, around the instructions that are written. */
-/* Ranks along an axis that matrices are dealt to; with stages, programs that this may make. */
+/* Ranks along an axis that matrices are distributed to; with stages, programs that this may make.
+ */
 enum { SK_MOST_OWNERS = 64, SK_OWNER_PROGRAMS = 128 };
-/* whole_update.c: updates by optimizers that see whole matrices. */
-sk_status sk_whole_fits(const sk_lowering *e, const sk_param_plan *q);
+/* matrix_update.c: updates by optimizers that see whole matrices. */
+sk_status sk_matrix_fits(const sk_lowering *e, const sk_param_plan *q);
 /* sums: what the first pass of optimizers with sums left, for the passes around a matrix. */
-void sk_lower_whole_updates(sk_lowering *e, int sums);
+void sk_lower_matrix_updates(sk_lowering *e, int sums);
 /* param_groups.c: the group of a parameter, 0 for the rest, and its optimizer. */
 int sk_lower_group(const sk_lowering *e, const sk_tensor *t);
 const sk_optim *sk_lower_optim(const sk_lowering *e, const sk_tensor *t);
@@ -381,7 +396,7 @@ const sk_tensor *sk_extra_sent(const sk_lowering *e, const sk_tensor *t);
 void sk_lower_sym_pack(sk_lowering *e, const sk_param_plan *q, int whole, int to);
 int sk_lower_sym_unpack(sk_lowering *e, int packed, const sk_tensor *t, const sk_extent *box);
 int sk_extra_every(const sk_lowering *e, const sk_tensor *t);
-/* intervals.c: what only instructions of some updates read is made in these alone. */
+/* update_intervals.c: what only instructions of some updates read is made in these alone. */
 sk_status sk_find_intervals(sk_lowering *e);
 
 /* rewrite.c: the list of instructions, rewritten.  `write` writes what replaces old[pc] and perhaps

@@ -99,7 +99,7 @@ static char *print(const sk_program *p, sk_arena *a, bool with_marks)
     sk_out_add(&o, "  %d micro-batch%s  %d instructions\n", p->n_micro, p->n_micro == 1 ? "" : "es",
                p->n_train);
     if (p->heap_bytes) sk_out_add(&o, "%s", sk_program_memory(p, &tmp)); /* from `memory` on */
-    if (p->whole && p->n_ranks > 1) sk_out_add(&o, "%s", sk_program_whole(p, &tmp));
+    if (p->matrices && p->n_ranks > 1) sk_out_add(&o, "%s", sk_program_matrix_work(p, &tmp));
     for (int pc = 0; pc < p->insts.n; pc++) {
         if (pc == p->n_train) sk_out_add(&o, p->n_train ? "-- validation\n" : "-- forward\n");
         sk_out_add(&o, "%s", sk_inst_print(p, pc, &tmp));

@@ -136,7 +136,7 @@ typedef struct sk_inst {
     int update;      /* UPDATE, AHEAD: how many precede it in the step */
     float scale;     /* UPDATE, CLIP: of gradients; 0: as the sums say */
     int every;       /* over 1: it runs in the first update of the optimizer and in every so many
-                        after it (whole_ops.c, intervals.c); what it makes only KEEP carries out
+                        after it (matrix_ops.c, update_intervals.c); what it makes only KEEP carries out
                         of there */
     const sk_codec *codec; /* ENCODE, DECODE */
     double flops;
@@ -150,8 +150,8 @@ typedef struct sk_call_seg {
     sk_swap swap; /* all-to-all that re-splits a tensor: from one dim to another, see coll/call.h */
     int64_t mid, n2;
     sk_grid cut2;
-    int param; /* of a gather of weights: 1 + the parameter; 0: none.  Written by params.c, read by
-                  first_gather.c */
+    int param; /* of a gather of weights: 1 + the parameter; 0: none.  Written by param_gathers.c,
+                  read by first_gather.c */
 } sk_call_seg;
 
 /* How long a call may stay in flight: not at all, until the end of its task, or until the tasks of
@@ -184,7 +184,7 @@ typedef struct sk_call_plan {
     bool by_rows;   /* the only call of a reshard, and it does not touch the batch dim: it can be
                        split along the batch */
     int param_set;  /* calls that gather the weights of a layer together: 1 + the layer; 0: it is no
-                       such call.  Written by params.c, read by first_gather.c */
+                       such call.  Written by param_gathers.c, read by first_gather.c */
     sk_then *then;  /* written by codec_calls.c and first_gather.c; instructions behind the wait, by
                      * waits.c
                      */
@@ -214,7 +214,7 @@ typedef struct sk_param_plan {
     int state[SK_MAX_STATE], n_state; /* of the optimizer; none for the bias of a router.  With
                                          delayed updates the last is the pending gradient */
     int matrix_state[SK_MAX_MATRIX_STATE]; /* of whole matrices, of any shape, on ranks that do
-                                              their work; written by whole_ops.c */
+                                              their work; written by matrix_ops.c */
     int n_matrix_state;
     bool keeps_matrix_state; /* this rank writes it to a checkpoint */
     int ema;     /* exponential moving average of the weights, in f32 (averaged.c); or -1 */
@@ -304,8 +304,9 @@ typedef struct sk_program {
     int logits;    /* of a program for sampling; -1 otherwise */
     int stats;     /* buffer of the sums over all ranks; 0: none */
     sk_noise noise;
-    double ema;                         /* decay of the average of weights; 0: there is none */
-    const struct sk_whole_place *whole; /* who works on whole matrices; NULL: there are none */
+    double ema; /* decay of the average of weights; 0: there is none */
+    const struct sk_matrix_placement
+        *matrices;       /* who works on whole matrices; NULL: there are none */
     uint64_t choices;    /* hash of what algorithms were chosen by; 0: one host, no pin */
     int64_t stage_bytes; /* scratch: first an area of all threads, for narrow operands converted to
                             f32 */
@@ -331,13 +332,13 @@ typedef struct sk_program {
 
 /* Who does the work on a whole matrix: chosen by time; all that have it or gather it; one owner;
  * all, on the matrix as it is cut.  What cannot be done as asked is done by all. */
-typedef enum sk_whole_work {
-    SK_WHOLE_AUTO,
-    SK_WHOLE_BY_ALL,
-    SK_WHOLE_BY_OWNER,
-    SK_WHOLE_CUT
-} sk_whole_work;
-sk_whole_work sk_whole_work_find(const char *name); /* auto, all, owner, cut */
+typedef enum sk_matrix_work {
+    SK_MATRIX_AUTO,
+    SK_MATRIX_BY_ALL,
+    SK_MATRIX_BY_OWNER,
+    SK_MATRIX_CUT
+} sk_matrix_work;
+sk_matrix_work sk_matrix_work_find(const char *name); /* auto, all, owner, cut */
 
 typedef struct sk_compile_opts {
     const sk_optim *optim; /* of the rest, if there are groups; NULL: forward only */
@@ -345,20 +346,20 @@ typedef struct sk_compile_opts {
     const sk_param_group *groups; /* the first that a parameter matches counts, from 1 on: group 0
                                      is the rest; NULL: all are in group 0 */
     int n_groups;
-    int n_micro;               /* 0: from the layout, or 1 */
-    int threads;               /* per rank */
-    int64_t bucket_bytes;      /* gradients are reduced in buckets of about this size; 0: 8 MiB */
-    bool validate;             /* add the validation section */
-    const int *host_of;        /* rank -> host; NULL: one host */
-    const sk_costs *costs;     /* to choose algorithms by; NULL: the preset */
-    int pin;                   /* sk_pin_find(); 0: choose */
-    sk_dtype state_type;       /* of the optimizer's state (kernel/optim.h); 0 is f32 */
-    int64_t q8_least;          /* of fewer elements int8 state is f32; 0: SK_Q8_LEAST */
-    bool late;                 /* a step's update runs beside the next step (ZeRO-Offload) */
-    bool noise;                /* measure gradients of small batches (grad_noise.c) */
-    sk_whole_work whole;       /* optim.work */
-    double ema;                /* below 1: keep an average of the weights (averaged.c); 0: none */
-    bool gpu;                  /* the device is a GPU */
+    int n_micro;                /* 0: from the layout, or 1 */
+    int threads;                /* per rank */
+    int64_t bucket_bytes;       /* gradients are reduced in buckets of about this size; 0: 8 MiB */
+    bool validate;              /* add the validation section */
+    const int *host_of;         /* rank -> host; NULL: one host */
+    const sk_costs *costs;      /* to choose algorithms by; NULL: the preset */
+    int pin;                    /* sk_pin_find(); 0: choose */
+    sk_dtype state_type;        /* of the optimizer's state (kernel/optim.h); 0 is f32 */
+    int64_t q8_least;           /* of fewer elements int8 state is f32; 0: SK_Q8_LEAST */
+    bool late;                  /* a step's update runs beside the next step (ZeRO-Offload) */
+    bool noise;                 /* measure gradients of small batches (grad_noise.c) */
+    sk_matrix_work matrix_work; /* optim.work */
+    double ema;                 /* below 1: keep an average of the weights (averaged.c); 0: none */
+    bool gpu;                   /* the device is a GPU */
     const sk_graph_plan *plan; /* of the same graph, layout and options; NULL: made for this rank */
 } sk_compile_opts;
 
@@ -406,9 +407,9 @@ sk_heap_aliases sk_program_shared(sk_arena *a, const sk_program *const *programs
 static inline int64_t sk_pack_bits(int64_t n) { return (n + 511) / 512 * 64; }
 /* Is it updated as a whole matrix?  Then passes have one operand behind the state: the direction
  * that the first leaves, the step that the second takes. */
-static inline bool sk_param_whole(const sk_param_plan *q)
+static inline bool sk_param_matrix_update(const sk_param_plan *q)
 {
-    return q->optim && q->optim->whole && q->tensor->bias_update == 0;
+    return q->optim && q->optim->matrix && q->tensor->bias_update == 0;
 }
 /* The part of steps that an instruction runs in; does it run after so many updates; and its bytes
  * on the wire, of `bytes` where it runs, in a step on average. */
@@ -488,9 +489,9 @@ void sk_inst_args(const sk_program *p, const sk_inst *in, void *base, sk_args *o
 char *sk_program_print(const sk_program *p, sk_arena *a);
 char *sk_program_print_marks(const sk_program *p, sk_arena *a); /* with the attributes above */
 char *sk_program_memory(const sk_program *p, sk_arena *a);      /* bytes by kind */
-char *sk_program_whole(const sk_program *p, sk_arena *a);       /* who works on whole matrices */
+char *sk_program_matrix_work(const sk_program *p, sk_arena *a); /* who works on whole matrices */
 /* Is any of them worked on so? */
-bool sk_program_whole_done(const sk_program *p, sk_whole_work asked);
+bool sk_program_matrix_work_is(const sk_program *p, sk_matrix_work asked);
 char *sk_inst_print(const sk_program *p, int pc, sk_arena *a); /* one line, no newline */
 uint64_t
 sk_program_hash(const sk_program *p); /* equal on all ranks: model, layout, version, choices */

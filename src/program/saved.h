@@ -14,7 +14,7 @@
  *     recompute=full   a block reads what goes from block to block as made, never a gathered copy
  *     partition        a shard (saved_pieces.c) of a replicated tensor
  *     gist             signs or zeros (saved_packed.c)
- *     keep             a gathered weight (params.c), unless the backward pass reads another
+ *     keep             a gathered weight (param_gathers.c), unless the backward pass reads another
  *                      version of it */
 #ifndef SK_PROGRAM_SAVED_H
 #define SK_PROGRAM_SAVED_H

@@ -89,7 +89,8 @@ bool sk_lower_is_late(const sk_lowering *e, int param)
 static bool has_pass(const sk_param_plan *q, int pass)
 {
     if (q->tensor->bias_update != 0) return pass == 0;
-    if (sk_param_whole(q) && (pass || !q->optim->n_sums)) return false; /* whole_update.c */
+    if (sk_param_matrix_update(q) && (pass || !q->optim->n_sums))
+        return false; /* matrix_update.c */
     for (int i = 0; i <= pass; i++)
         if (!q->optim->pass[i]) return false;
     return true;
@@ -236,7 +237,7 @@ void sk_lower_update(sk_lowering *e)
         before = after;
         if (!pass) first = after;
     }
-    sk_lower_whole_updates(e, first);
+    sk_lower_matrix_updates(e, first);
     if (p->late) take_late(e);
     sk_lower_whole_weights(e);
     sk_lower_averages(e);

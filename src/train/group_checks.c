@@ -137,11 +137,11 @@ static void say_sides(sk_out *o, const sk_setup *s)
 /* optim.work that no matrix has. */
 static void say_work(sk_out *o, const sk_setup *s)
 {
-    sk_whole_work asked = sk_whole_work_find(s->job->whole_work);
+    sk_matrix_work asked = sk_matrix_work_find(s->job->matrix_work);
     const sk_program *p = s->programs ? sk_setup_program_of(s, 0) : NULL;
-    if (!p || asked == SK_WHOLE_AUTO || sk_program_whole_done(p, asked)) return;
-    const char *done = p->whole ? sk_program_whole(p, o->arena) : "";
-    sk_out_add(o, "%soptim.work is %s, and ", o->n ? "; " : "", s->job->whole_work);
+    if (!p || asked == SK_MATRIX_AUTO || sk_program_matrix_work_is(p, asked)) return;
+    const char *done = p->matrices ? sk_program_matrix_work(p, o->arena) : "";
+    sk_out_add(o, "%soptim.work is %s, and ", o->n ? "; " : "", s->job->matrix_work);
     if (!*done) sk_out_add(o, "no optimizer works on whole matrices; leave it out");
     else
         sk_out_add(o, "no matrix can be worked on so: %.*s; optim.work=auto takes the fastest",

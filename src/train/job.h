@@ -48,7 +48,7 @@ typedef struct sk_job {
     int64_t budget;                 /* bytes a rank may take; 0: any */
     double ema;                     /* decay of the average of weights; 0: none is kept */
     int64_t adascale;               /* the batch is so many times that of optim.lr; 0: off */
-    char whole_work[SK_NAME];       /* optim.work */
+    char matrix_work[SK_NAME];      /* optim.work */
     int64_t late;                   /* 1: updates run beside the next step */
     char schedule[SK_NAME];         /* of the learning rate: a part of parts/lr */
     double lr_knob[SK_MAX_LR_KNOB]; /* of the schedule, in the order of sk_lr.knobs */

@@ -25,7 +25,7 @@ sk_compile_opts sk_setup_opts(const sk_setup *s)
                              .state_type = s->job->state_dtype,
                              .late = s->job->late,
                              .noise = s->job->noise,
-                             .whole = sk_whole_work_find(s->job->whole_work),
+                             .matrix_work = sk_matrix_work_find(s->job->matrix_work),
                              .ema = s->job->ema,
                              .gpu = on_gpu(s->job)};
 }

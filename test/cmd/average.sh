@@ -1,38 +1,17 @@
 #!/bin/bash
 # average.sh - skein average: means of runs, checkpoints and model directories; what sample, train,
 # verify and export make of them; weights; models that differ, damaged files, places not to write to.
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
-checks=0
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
 job=(model=tiny data.train=text train.seq=16 train.batch=4 train.steps=6 val.every=0 sample.every=0
     log.every=0 train.threads=1)
-
-fail() {
-    echo "$*"
-    exit 1
-}
 
 does() { # words: must succeed; the output is in said
     timeout 120 "$skein" "$@" >said 2>&1 || { rc=$?; cat said; fail "$*: exit code $rc"; }
     checks=$((checks + 1))
 }
 
-refused() { # exit code, words of the sentence, words of the command
-    local want=$1 words=$2 rc=0
-    shift 2
-    timeout 60 "$skein" average "$@" >said 2>&1 || rc=$?
-    [ "$rc" = "$want" ] || { cat said; fail "average $*: exit code $rc, not $want"; }
-    grep -qF -- "$words" said || { cat said; fail "average $*: \"$words\" is not in its sentence"; }
-    [ -z "$(find . -maxdepth 1 -name '*.tmp-*')" ] || fail "average $*: leaves a temporary directory"
-    checks=$((checks + 1))
-}
-
+subcommand=average
 does train "${job[@]}" ckpt.every=2 ckpt.keep=0 run=a
 does train "${job[@]}" train.seed=2 run=b
 does train "${job[@]}" train.seed=3 run=c -n 2
@@ -164,6 +143,7 @@ echo keep >mine/notes
 refused 73 "mine" mine a b
 [ "$(cat mine/notes)" = keep ] || fail "somebody's files are gone"
 [ ! -e no ] || fail "a refused average left a directory"
+[ -z "$(find . -maxdepth 1 -name '*.tmp-*')" ] || fail "a refused average left a temporary directory"
 
 # ---- an older average is replaced, in one move
 does average ab a b

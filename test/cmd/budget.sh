@@ -1,7 +1,7 @@
 #!/bin/bash
 # budget.sh - budget= finds a way that fits whenever there is one.
 #
-# Models drawn at random (four, with SKEIN_LONG twenty): every level of sharding with every recomputation and number
+# Models drawn at random (two, with SKEIN_LONG twenty): every level of sharding with every recomputation and number
 # of slices, and all that can be offloaded, is planned by its own words, and so the bytes of all ways are known.
 # A budget of any of them must be met, without offload if that is possible; one byte less than the least of all
 # must be refused with that number.  One of the jobs is run, too.
@@ -18,7 +18,7 @@ fail() { echo "$*" && exit 1; }
 total() { awk -F, 'NR > 1 && $12 > most { most = $12 } END { print most }'; }
 
 found=0 refused=0
-for ((i = 0; i < ${SKEIN_LONG:+16} + 4; i++)); do
+for ((i = 0; i < ${SKEIN_LONG:+18} + 2; i++)); do
     heads=$(pick 1 4) layers=$(pick 1 7)
     model="model=$([ $((i % 2)) = 0 ] && echo llama-tiny || echo tiny) model.num_hidden_layers=$layers
         model.num_attention_heads=$heads model.num_key_value_heads=$heads

@@ -1,21 +1,9 @@
 #!/bin/bash
 # refuse.sh - plan, explain and simulate refuse what train refuses, with its sentence and its exit
 # code, where that can be told without data and devices; and nothing that train takes.
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
-checks=0
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
 job=(model=tiny data.train=text train.seq=16 train.batch=4 train.steps=2 log.every=0 sample.every=0 train.threads=1)
-
-fail() {
-    echo "$*"
-    exit 1
-}
 
 alike() { # exit code, words: the other commands end as train does
     local want=$1 rc

@@ -30,7 +30,7 @@ goes_on() { # what
 asked=(model=llama-tiny model.attention_bias=true model.mlp_bias=true model.hidden_act=gelu model.head_dim=12
     model.rope_type=llama3 model.rope_factor=4 model.rope_low_freq_factor=1 model.rope_high_freq_factor=4
     model.rope_original_positions=16 model.max_position_embeddings=64)
-"$skein" train "${asked[@]}" data.train=text train.batch=8 train.seq=32 train.steps=250 optim.lr=1e-2 \
+"$skein" train "${asked[@]}" data.train=text train.batch=8 train.seq=32 train.threads=1 train.steps=250 optim.lr=1e-2 \
     val.every=0 sample.every=0 run=asked >out 2>err || { cat out err; fail "asked: no training"; }
 goes_on asked 2>err
 grep -q "note: the text is longer than the model's 64 positions" err || fail "no note of a cut text: $(cat err)"
@@ -45,7 +45,7 @@ for model in tiny "llama"; do
     [ $model = tiny ] || words=(model.arch=llama model.hidden_size=32 model.num_hidden_layers=2
         model.num_attention_heads=4 model.num_key_value_heads=2 model.intermediate_size=64
         model.vocab_size=256 model.max_position_embeddings=64)
-    "$skein" train "${words[@]}" data.train=text train.batch=8 train.seq=32 train.steps=250 \
+    "$skein" train "${words[@]}" data.train=text train.batch=8 train.seq=32 train.threads=1 train.steps=250 \
         optim.lr=1e-2 val.every=0 sample.every=0 run=$model >out 2>err || { cat out err; fail "$model: no training"; }
     goes_on $model
     goes_on $model/final

@@ -1,41 +1,16 @@
 #!/bin/bash
 # swap.sh - skein swap: three phases, the table and swap.json, going on after kill -9 and after a
 # stop, layouts of phases, other keys, workers that fail.
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cp example/layouts/tiny.yaml "$temp/tiny.yaml"
-cd "$temp"
-checks=0
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
+subcommand=swap
+cp "$root/example/layouts/tiny.yaml" "$temp/tiny.yaml"
 job=(model=tiny data.train=text train.seq=16 optim.warmup=2 log.every=0 train.threads=1)
 large="train.batch=16 train.steps=5"
 small="train.batch=3 train.steps=4 optim.lr=5e-4"
 
-fail() {
-    echo "$*"
-    exit 1
-}
-
 swap() { # words: must succeed; the output is in said
     timeout 120 "$skein" swap "$@" >said 2>&1 || { rc=$?; cat said; fail "swap $*: exit code $rc"; }
-    checks=$((checks + 1))
-}
-
-refused() { # exit code, words of the sentence, words of the command
-    local want=$1 words=$2 rc=0
-    shift 2
-    timeout 60 "$skein" swap "$@" >said 2>&1 || rc=$?
-    [ "$rc" = "$want" ] || { cat said; fail "swap $*: exit code $rc, not $want"; }
-    grep -qF -- "$words" said || { cat said; fail "swap $*: \"$words\" is not in its sentence"; }
-    checks=$((checks + 1))
-}
-
-said() { # a line that must be there, blanks counted as one
-    tr -s ' ' <said | sed 's/^ //' | grep -qE -- "$1" || { cat said; fail "there is no line $1"; }
     checks=$((checks + 1))
 }
 
@@ -113,7 +88,7 @@ said '^average l/average-1 '
 cmp l/average-1/model.safetensors l/small/seed=2/final/model.safetensors || fail "the mean of one worker is another model"
 [ "$(grep -c '"ms"' l/large/job/metrics.jsonl)" -lt 50 ] || fail "phase 1 did not end at its target"
 swap "${job[@]}" train.seed=7 run=s --large "$large" --small "$small" --workers 2
-[ -d s/small/seed=8 ] && [ -d s/small/seed=9 ] || fail "seeds of workers: $(ls s/small)"
+[[ -d s/small/seed=8 && -d s/small/seed=9 ]] || fail "seeds of workers: $(ls s/small)"
 
 # ---- killed with -9 in phase 2, and in each later moment: jobs die with it, the end is the same
 long=("${job[@]}" train.seed=1 --large "$large" --small "train.batch=3 train.steps=400 ckpt.every=50 ckpt.keep=0" --workers 3 --jobs 2)

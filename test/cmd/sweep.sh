@@ -1,40 +1,15 @@
 #!/bin/bash
 # sweep.sh - skein sweep: grids and draws, tables, a job that fails, kill -9 and going on, keys that
 # are refused, studies and fits.
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
-checks=0
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
+subcommand=sweep
 
 job=(model=tiny data.train=text data.order=sequential train.seq=16 train.batch=4 train.steps=6
     optim.warmup=2 log.every=0 train.threads=1) # threads: sums are added in another order with more
 
-fail() {
-    echo "$*"
-    exit 1
-}
-
 sweep() { # words: must succeed; the output is in said
     timeout 120 "$skein" sweep "$@" >said 2>&1 || { rc=$?; cat said; fail "sweep $*: exit code $rc"; }
-    checks=$((checks + 1))
-}
-
-refused() { # exit code, words of the sentence, words of the command
-    local want=$1 words=$2 rc=0
-    shift 2
-    timeout 60 "$skein" sweep "$@" >said 2>&1 || rc=$?
-    [ "$rc" = "$want" ] || { cat said; fail "sweep $*: exit code $rc, not $want"; }
-    grep -qF -- "$words" said || { cat said; fail "sweep $*: \"$words\" is not in its sentence"; }
-    checks=$((checks + 1))
-}
-
-said() { # a line that must be there, blanks counted as one
-    tr -s ' ' <said | sed 's/^ //' | grep -qE -- "$1" || { cat said; fail "there is no line $1"; }
     checks=$((checks + 1))
 }
 
@@ -82,7 +57,7 @@ before=$(cat grid/jobs.csv grid/sweep.json)
 refused 73 'grid has 4 jobs of a sweep over other values, the first lr=1e-2,seed=1,' "${job[@]}" train.batch=2,4 run=grid
 refused 73 'grid has 2 jobs of a sweep over other values, the first lr=1e-2,seed=1,' "${job[@]}" optim.lr=1e-3,1e-1 train.seed=1..2 run=grid
 [ "$before" = "$(cat grid/jobs.csv grid/sweep.json)" ] || fail "a refused sweep changed the records of another"
-[ ! -e grid/batch=2 ] && [ ! -e grid/lr=1e-1,seed=1 ] || fail "a refused sweep began jobs"
+[[ ! -e grid/batch=2 && ! -e grid/lr=1e-1,seed=1 ]] || fail "a refused sweep began jobs"
 sweep run=grid
 said '^\[4/4\] finished before'
 

@@ -3,14 +3,8 @@
 #
 # Four ranks train a tiny model without an end.  After each kill the job must end with code 69
 # and an error message that names the rank and where it was; no process and no shared memory may stay.
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
 
 rounds=6
 [ -z "${SKEIN_LONG:-}" ] || rounds=40

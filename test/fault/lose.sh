@@ -6,14 +6,8 @@
 # says itself: the steps past the newest checkpoint, whose lines it moves aside, and their time.
 #
 #     SKEIN_LONG=1 test/fault/lose.sh     20 kills instead of 3, with a slower clock
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
 
 rounds=3 clock=400
 [ -z "${SKEIN_LONG:-}" ] || rounds=20 clock=150

@@ -4,14 +4,8 @@
 # With comm.timeout=2 the job must end with code 69 and an error message that names the stopped rank,
 # its process and its instruction, whoever noticed first; the stopped process must be gone.
 # While it hangs, `skein top` says the same.
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
 
 rounds=3
 [ -z "${SKEIN_LONG:-}" ] || rounds=40

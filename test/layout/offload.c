@@ -161,7 +161,7 @@ int main(int argc, char **argv)
             sk_trial plain = trial(models[m], layouts[l]);
             check(!sk_trial_run(&plain));
             for (int w = 0; w < WAYS; w++)
-                if (only < 0 ? due(m + l + w, 3) : only == w) one(&plain, ways[w]);
+                if (only < 0 ? due(m + l + w, 5) : only == w) one(&plain, ways[w]);
         }
     other_runs();
     tiles();

@@ -8,7 +8,7 @@
  * rank on the same kind of device, which must be near to the CPU.  Where ranks keep one copy of the
  * weights (replica), every bit is that of the same ranks with copies of their own.
  *
- *     layout_random [--features] [SEED [COUNT]]     seed 1; 60 pairs, 800 with SKEIN_LONG
+ *     layout_random [--features] [SEED [COUNT]]     seed 1; 30 pairs, 800 with SKEIN_LONG
  *     layout_random --pair "MODEL" "LAYOUT"         one pair; both texts as they are printed here
  *
  * Some pairs are refused with a sentence: those are counted by its kind, and it must be on a list
@@ -774,6 +774,6 @@ int main(int argc, char **argv)
     seed = argc > at ? strtoull(argv[at], NULL, 10) : 1;
     return run_pairs(argc > at + 1          ? atoi(argv[at + 1])
                      : getenv("SKEIN_LONG") ? 800
-                                            : 60,
+                                            : 30,
                      all_features);
 }

@@ -436,7 +436,7 @@ int main(void)
 {
     for (int m = 0; m < SUBJECTS; m++)
         for (int l = 0; l < LAYOUTS; l++)
-            if (due(m + l, 2)) all_ways(&subjects[m], layouts[l], m + l);
+            if (due(m + l, 4)) all_ways(&subjects[m], layouts[l], m + l);
     narrow("dp=2 micro=2", SK_BF16);
     narrow("tp=2 sp", SK_BF16);
     narrow("dp=2 zero=3", SK_F16);

@@ -134,7 +134,7 @@ static const struct {
     [DECAY] = {"layer_decay", 0},
     [EXTRAS] = {"extras", 0}, /* bits of sk_extra_kind */
     [NORMS_BY] = {"norms_by", 0},
-    [WORK] = {"work", 0}, /* sk_whole_work */
+    [WORK] = {"work", 0}, /* sk_matrix_work */
     [FIRST] = {"first", 0},
     [ALL_KRON] = {"all_kron", 0},
 };
@@ -196,7 +196,7 @@ static void set_sizes(sk_trial *t, const double *v)
     t->adascale = t->noise ? v[ADASCALE] : 0;
     t->extras = (unsigned)v[EXTRAS];
     t->norms_by = (int)v[NORMS_BY];
-    t->whole = (sk_whole_work)((int)v[WORK] % (SK_WHOLE_CUT + 1));
+    t->matrix_work = (sk_matrix_work)((int)v[WORK] % (SK_MATRIX_CUT + 1));
     t->first = v[FIRST] != 0;
     t->all_kron = v[ALL_KRON] != 0;
     t->fuse = v[FUSE] != 0;
@@ -354,7 +354,7 @@ static void draw_machine(pair *p)
     draw_knobs(p, optim);
     if (one_in(4)) say(p->model, " matrix=%s", ANY(sk_optim_parts)->name);
     put(p, CYCLE, one_in(4) ? 0.8 : 0);
-    put(p, WORK, one_in(2) ? 0 : pick(1, SK_WHOLE_CUT));
+    put(p, WORK, one_in(2) ? 0 : pick(1, SK_MATRIX_CUT));
 }
 
 static bool has(const sk_model *m, const char *field)

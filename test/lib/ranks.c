@@ -101,7 +101,7 @@ void sk_trial_options(const sk_trial *t, sk_compile_opts *o)
                            .q8_least = t->q8_least,
                            .late = t->late,
                            .noise = t->noise,
-                           .whole = t->whole,
+                           .matrix_work = t->matrix_work,
                            .ema = t->ema,
                            .gpu = t->gpu,
                            .host_of = t->hosts > 1 ? host_of : NULL};
@@ -303,14 +303,14 @@ void sk_trial_groups(sk_trial *t)
     const sk_optim *o = t->own_optim ? t->own_optim : sk_optim_find(t->optim ? t->optim : "adamw");
     t->n_groups = 0;
     if (t->first) add_group(t, "*.0.*", o->name, 0.5);
-    if (t->first && o->whole) {
+    if (t->first && o->matrix) {
         t->groups[0].matrices = true;
         add_group(t, "*.0.*", o->rest, 0.5);
         t->groups[1].half = true;
     }
     if (t->matrix) add_group(t, t->all_kron ? "rest" : "matrix", t->matrix, 0.5);
-    else if (o->whole) add_group(t, "matrix", o->name, 1);
-    if (o->whole) add_group(t, "rest", o->rest, 1);
+    else if (o->matrix) add_group(t, "matrix", o->name, 1);
+    if (o->matrix) add_group(t, "rest", o->rest, 1);
 }
 
 sk_knobs sk_trial_knobs(const sk_trial *t, const sk_optim *o)

@@ -40,11 +40,11 @@ typedef struct sk_trial {
     double cycle;     /* over 0: momentum of the first step; it rises from step to step */
     sk_dtype dtype;   /* that results and weights are kept in */
     double loss_scale;
-    sk_dtype state_type; /* of the optimizer */
-    int64_t q8_least;    /* as in sk_compile_opts */
-    bool late;           /* updates run beside the next step */
-    sk_whole_work whole; /* who works on whole matrices */
-    bool noise;          /* gradients of small batches are measured */
+    sk_dtype state_type;        /* of the optimizer */
+    int64_t q8_least;           /* as in sk_compile_opts */
+    bool late;                  /* updates run beside the next step */
+    sk_matrix_work matrix_work; /* who works on whole matrices */
+    bool noise;                 /* gradients of small batches are measured */
     double adascale;   /* with noise, over 1: rates are times the gain of AdaScale; 0: of `gain` */
     unsigned extras;   /* of the backward pass: bits of sk_extra_kind */
     int norms_by;      /* sk_norms_by */

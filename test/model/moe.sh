@@ -27,7 +27,7 @@ goes_on() {
 learn() { # name, then words
     local run=$1
     shift
-    "$skein" train "$@" data.train=text train.batch=8 train.seq=32 train.steps=250 optim.lr=1e-2 \
+    "$skein" train "$@" data.train=text train.batch=8 train.seq=32 train.threads=1 train.steps=250 optim.lr=1e-2 \
         val.every=0 sample.every=0 run="$run" >out 2>err || { cat out err; fail "$run: no training"; }
     goes_on "$run"
     "$skein" export "$run" "$run.hf" >"$run.note"

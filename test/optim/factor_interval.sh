@@ -1,28 +1,11 @@
 #!/bin/bash
 # factor_interval.sh - K-FAC's factors in every third update: resumed between two of them, on the same and on another layout,
 # and with a layout that changes on the way, a run ends with the bytes of one rank that never stops.
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
 
 job=(model=tiny data.train=text data.tokenizer=byte train.steps=8 train.batch=4 train.seq=16 train.threads=1 order=canonical
     optim.name=kfac optim.warmup=2 optim.interval=4 optim.factor_interval=3 ckpt.every=4 ckpt.keep=0 val.every=0 sample.every=0 log.every=0)
-fail() { echo "$*" && exit 1; }
-train() { # run directory, then more words
-    local run=$1
-    shift
-    timeout 100 "$skein" train "${job[@]}" run="$run" "$@" >"$run.out" 2>&1 || { cat "$run.out"; fail "$run failed"; }
-}
-runs=0
-same() { # run directory, the one that it must equal
-    runs=$((runs + 1))
-    cmp "$1/final/model.safetensors" "$2/final/model.safetensors" || fail "$1: another model"
-}
 
 train one
 train many layout="dp=2 tp=2 zero=1"

@@ -94,7 +94,7 @@ static int64_t want_elements(const sk_program *p, int64_t (*of)(int64_t n))
         const sk_extent *box = &p->bufs.v[p->params.v[i].stored].box;
         int64_t n = 1;
         for (int d = 0; d < box->n; d++) n *= box->full[d];
-        if (sk_param_whole(&p->params.v[i])) sum += of(box->full[0]) + of(n / box->full[0]);
+        if (sk_param_matrix_update(&p->params.v[i])) sum += of(box->full[0]) + of(n / box->full[0]);
     }
     return sum;
 }

@@ -333,7 +333,7 @@ static void compare(const sk_trial *t, const sk_run *run, const sk_program *p, i
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
         const sk_extent *box = &p->bufs.v[q->shard].box;
-        if (!sk_param_whole(q)) continue;
+        if (!sk_param_matrix_update(q)) continue;
         bool bank = strchr(q->tensor->letters, 'e') != NULL;
         matrix x = {run, p, q, box->size[0], bank ? box->size[1] : 1, 1, step + 1, NULL, &past[i]};
         for (int d = bank ? 2 : 1; d < box->n; d++) x.cols *= box->size[d];
@@ -441,7 +441,7 @@ static int64_t want_bytes(const sk_program *p, const char *optim)
         for (int d = 0; d < box->n; d++) n *= box->full[d];
         if (strchr(q->tensor->letters, 'e') && box->n > 2) several = box->full[1];
         int64_t cols = n / rows / several, each = 0;
-        if (!sk_param_whole(q))
+        if (!sk_param_matrix_update(q))
             bytes += 4 * n * (*q->optim->name == 'a' && q->optim->n_state == 1 ? 1 : 2);
         else if (!strcmp(optim, "shampoo") || !strcmp(optim, "kfac"))
             each = rows * cols + 2 * rows * rows + 2 * cols * cols;

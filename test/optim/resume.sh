@@ -4,28 +4,11 @@
 # Optimizers with scalars for each parameter (novograd) and with masters (sam), in canonical order: a run that is resumed on
 # another layout, one whose layout changes on the way, one with offloaded state and one on many ranks
 # end with the bytes of one rank that never stops; with f32 and with bf16 state.
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
 
 job=(model=tiny data.train=text data.tokenizer=byte train.steps=6 train.batch=4 train.seq=16 train.threads=1
     order=canonical optim.warmup=2 ckpt.every=3 ckpt.keep=0 val.every=0 sample.every=0 log.every=0)
-fail() { echo "$*" && exit 1; }
-train() { # run directory, then more words
-    local run=$1
-    shift
-    timeout 100 "$skein" train "${job[@]}" run="$run" "$@" >"$run.out" 2>&1 || { cat "$run.out"; fail "$run failed"; }
-}
-runs=0
-same() { # run directory, the one that it must equal
-    runs=$((runs + 1))
-    cmp "$1/final/model.safetensors" "$2/final/model.safetensors" || fail "$1: another model"
-}
 
 for o in novograd sam; do
     train $o optim.name=$o

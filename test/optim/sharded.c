@@ -123,7 +123,7 @@ int main(void)
     sk_fake_gpu(0);
     sk_fake_nccl();
     for (const sk_optim *const *o = sk_optim_parts; *o; o++) {
-        if ((*o)->whole) continue; /* test/optim/whole.c */
+        if ((*o)->matrix) continue; /* test/optim/matrix_ops.c */
         same_bits((*o)->name);
         closed_form(*o);
     }

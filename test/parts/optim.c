@@ -305,7 +305,7 @@ static const struct reference {
     {"lars", lars, 20, "trust", 0.002},
     {"lion", lion, 0.02, "beta1", 0.95},
     {"mars", mars, 0.05, "gamma", 0.1},
-    {"muon", NULL, 0, NULL, 0},      /* test/optim/whole.c */
+    {"muon", NULL, 0, NULL, 0},      /* test/optim/matrix_ops.c */
     {"adafactor", NULL, 0, NULL, 0}, /* test/optim/matrix_state.c, and those below */
     {"kfac", NULL, 0, NULL, 0},
     {"shampoo", NULL, 0, NULL, 0},

@@ -10,7 +10,7 @@
  * Schedules of files are drawn too: any order that stages could work in, so that they are as far
  * apart as that allows.
  *
- *     program_random [SEED [COUNT]]               1; 100, or 3000 with SKEIN_LONG
+ *     program_random [SEED [COUNT]]               1; 50, or 3000 with SKEIN_LONG
  *     program_random --pair "MODEL" "LAYOUT"      one pair, as it is printed here */
 #include "lib/draw.h"
 
@@ -180,7 +180,7 @@ static int one_file(uint64_t seed, int i)
 int main(int argc, char **argv)
 {
     sk_pair p = {0};
-    int n = getenv("SKEIN_LONG") ? 3000 : 100, bad = 0, pipes = 0;
+    int n = getenv("SKEIN_LONG") ? 3000 : 50, bad = 0, pipes = 0;
     if (argc == 4 && !strcmp(argv[1], "--pair")) {
         snprintf(p.model, sizeof p.model, "%s", argv[2]);
         snprintf(p.layout, sizeof p.layout, "%s", argv[3]);

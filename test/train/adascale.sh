@@ -1,24 +1,12 @@
 #!/bin/bash
 # adascale.sh - optim.adascale: gains follow from the variances that the metrics tell, rates from gains and the schedule,
 # which ends the run; resuming changes no bit; SAM and other layouts can have it; and what is refused.
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
-fail() { echo "$*" && exit 1; }
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
 
 job=(model=tiny model.tie_word_embeddings=false data.train=text data.tokenizer=byte data.order=shuffle train.batch=16 train.seq=16
     train.steps=40 train.noise=1 optim.name=sgd optim.lr=0.05 optim.warmup=0 optim.schedule=linear optim.min_lr=0 optim.adascale=8
     val.every=0 sample.every=0 log.every=0 ckpt.every=5 ckpt.keep=0)
-train() { # run directory, then more words
-    local run=$1
-    shift
-    timeout 100 "$skein" train "${job[@]}" run="$run" "$@" >"$run.out" 2>&1 || { cat "$run.out"; fail "$run failed"; }
-}
 number() { sed -nE "s/.*\"$2\":(-?[0-9.e+-]+).*/\1/p" "$1/metrics.jsonl"; }
 
 # The gain of a step is that of the averages before it, and its rate that of the schedule after as many steps as gains so far.

@@ -17,7 +17,7 @@ train() {
     shift 3
     name=$model.$(echo "$layout $*" | tr -c 'a-zA-Z0-9\n' _)
     "$skein" train model="$model" layout="$layout" device="$device" order=canonical data.train="$text" train.steps=20 train.batch=8 \
-        train.seq=24 optim.warmup=2 log.every=20 val.every=0 run="$name" -n "$ranks" "$@" \
+        train.seq=24 train.threads=1 optim.warmup=2 log.every=20 val.every=0 run="$name" -n "$ranks" "$@" \
         >"$name.log" 2>&1 || { echo "$model on \"$layout\": $(tail -n 5 "$name.log")"; exit 1; }
     if [ ! -f "$model.first" ]; then echo "$name" >"$model.first"; fi
     cmp "$(cat "$model.first")/final/model.safetensors" "$name/final/model.safetensors" ||

@@ -4,23 +4,12 @@
 # What encoding lost is in the checkpoint.  Resumed on the same layout a run ends with the same
 # bytes; on layouts with other numbers of ranks, without feedback, or with it for the first
 # time, with nearly the same losses.
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
 
 job=(model=tiny data.train=text data.tokenizer=byte train.steps=30 train.batch=12 train.seq=32
     optim.warmup=5 ckpt.every=10 ckpt.keep=0 sample.every=0 log.every=0 val.every=30)
 code="weights=int8 grads=int4 feedback"
-
-fail() {
-    echo "$*"
-    exit 1
-}
 
 train() { # run directory, layout, more words
     local run=$1 layout=$2

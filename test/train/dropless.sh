@@ -5,23 +5,13 @@
 # every token, on many layouts, whether all steps were run again or some; resumed, stopped, with a
 # rank killed and on two hosts too.  In fast order losses are within 1e-5.  Drops and repeated steps
 # are counted in metrics.jsonl and on the console; without the key drops are counted and stay.
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
 pid=
 trap '[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null; rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
 
 job=(data.train=text data.tokenizer=byte train.batch=8 train.seq=24 train.steps=20 train.threads=1
     optim.warmup=2 val.every=10 sample.every=0 log.every=5)
-
-fail() {
-    echo "$*"
-    exit 1
-}
 
 train() { # run directory, then more words
     local run=$1
@@ -144,23 +134,12 @@ fi
 job+=(train.steps=20)
 
 # --- two hosts, played by SKEIN_HOST ---
-export NO_COLOR=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
-export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # what an MPI leaks is not ours to find
-cat >rank.sh <<'RANK'
-export SKEIN_HOST=h$((${OMPI_COMM_WORLD_RANK:-$PMI_RANK} % 2))
-exec "$@"
-RANK
-mpis=
-for mpi in openmpi mpich; do
-    if ! command -v mpirun.$mpi >/dev/null || [ ! -e "$(dirname "$skein")/skein_$mpi.so" ]; then continue; fi
-    command=(timeout 100 "mpirun.$mpi")
-    [ $mpi = mpich ] || command+=(--oversubscribe --bind-to none)
-    "${command[@]}" -n 4 bash rank.sh "$skein" train "${job[@]}" run=$mpi >$mpi.out 2>&1 </dev/null ||
-        { rc=$?; cat $mpi.out; fail "$mpi: exit code $rc"; }
-    same $mpi mixtral
-    counted $mpi 20
-    mpis="$mpis $mpi"
-done
+export NO_COLOR=1
+on_hosts() { # run
+    same "$1" mixtral
+    counted "$1" 20
+}
+two_hosts on_hosts
 
 # --- numbers ---
 job=("${whole[@]}" -n 1 order=fast)

@@ -6,29 +6,11 @@
 # nothing; on other layouts with the same loss, to rounding, from checkpoints of f32 too.  optim.state
 # wins over what an optimizer declares.  train.relayout moves blocks where shards stay, and is
 # refused where they are cut anew.
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
 
 job=(model=tiny data.train=text data.tokenizer=byte train.batch=4 train.seq=32
     optim.warmup=5 ckpt.keep=0 sample.every=0 log.every=0 val.every=0)
-
-fail() {
-    echo "$*"
-    exit 1
-}
-
-train() { # run directory, then more words
-    local run=$1
-    shift
-    timeout 100 "$skein" train "${job[@]}" run="$run" "$@" >"$run.out" 2>"$run.err" ||
-        { rc=$?; cat "$run.out" "$run.err"; fail "$run: exit code $rc"; }
-}
 
 loss() { # of the last steps of a run, on the average
     grep -o '"loss":[0-9.e+-]*' "$1/metrics.jsonl" | cut -d: -f2 | tail -n 10 |

@@ -35,7 +35,10 @@ near() { # two runs, and how far apart
 }
 again() { grep -c '"again":1' "$1/metrics.jsonl" || true; }
 
+n=0
+due() { [ $((n++ % 2)) = 0 ] || [ -n "${SKEIN_LONG:-}" ]; } # every second line; with SKEIN_LONG all
 while IFS='|' read -r by words; do
+    due || continue
     rm -rf cpu gpu
     # shellcheck disable=SC2086
     eval train cpu $words device=cpu
@@ -77,6 +80,7 @@ good() { # name, fault, words
     SKEIN_FAULT=$fault train "$name" model=tiny ckpt.every=2 val.every=0 "$@"
 }
 while IFS='|' read -r by fault words; do
+    due || continue
     rm -rf cpu gpu
     # shellcheck disable=SC2086
     eval good cpu "$fault" $words device=cpu

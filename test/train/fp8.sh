@@ -12,7 +12,7 @@ command -v bible >/dev/null || [ -x /usr/games/bible ] || { echo "no bible-kjv h
 train() { # name, words
     local name=$1
     shift
-    "$skein" train data.train=kjv val.every=0 sample.every=0 log.every=0 run="$temp/$name" "$@" \
+    "$skein" train data.train=kjv train.threads=1 val.every=0 sample.every=0 log.every=0 run="$temp/$name" "$@" \
         >"$temp/$name.out" 2>&1
 }
 # The mean loss of the last ten steps, or as many as there are: that of one is its batch's.

@@ -11,7 +11,7 @@ for i in {1..300}; do echo "Line $i of a text that says much the same in every l
 fail() { echo "$*" && exit 1; }
 
 runs=0
-job="model=switch-tiny model.num_hidden_layers=8 data.train=text train.batch=8 train.steps=6 val.every=0 sample.every=0"
+job="model=switch-tiny model.num_hidden_layers=8 data.train=text train.batch=8 train.threads=1 train.steps=6 val.every=0 sample.every=0"
 train() { # name, words
     local name=$1
     shift

@@ -6,23 +6,13 @@
 # that never changes, and the memory mapped must be the memory planned, by train and by plan.
 # Where nothing but the change happens, resuming on either side of it, Ctrl-C, and a rank that is
 # killed end with the same bytes, and so do two hosts that an MPI connects.  What cannot be is refused before anything runs.
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
 pid=
 trap '[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null; rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
 
 job=(model=tiny data.train=text data.tokenizer=byte train.batch=5 train.seq=24 train.threads=1
     train.steps=30 optim.warmup=5 ckpt.every=10 ckpt.keep=0 val.every=15 sample.every=0 log.every=0)
-
-fail() {
-    echo "$*"
-    exit 1
-}
 
 train() { # run directory, then more words
     local run=$1
@@ -121,22 +111,8 @@ pid=
 same storm 30
 
 # two hosts, played by SKEIN_HOST: what is far goes over the wire
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
-export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # what an MPI leaks is not ours to find
-cat >rank.sh <<'RANK'
-export SKEIN_HOST=h$((${OMPI_COMM_WORLD_RANK:-$PMI_RANK} % 2))
-exec "$@"
-RANK
-mpis=
-for mpi in openmpi mpich; do
-    if ! command -v mpirun.$mpi >/dev/null || [ ! -e "$(dirname "$skein")/skein_$mpi.so" ]; then continue; fi
-    command=(timeout 100 "mpirun.$mpi")
-    [ $mpi = mpich ] || command+=(--oversubscribe --bind-to none)
-    "${command[@]}" -n 4 bash rank.sh "$skein" train "${job[@]}" run=$mpi >$mpi.out 2>&1 </dev/null ||
-        { rc=$?; cat $mpi.out; fail "$mpi: exit code $rc"; }
-    same $mpi 30
-    mpis="$mpis $mpi"
-done
+on_hosts() { same "$1" 30; }
+two_hosts on_hosts
 
 # what cannot be
 refused() { # part of the report, then the words

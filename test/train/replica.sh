@@ -5,24 +5,14 @@
 # be the same bytes, as processes and as threads, with sums of the optimizer (lamb), from each
 # other's checkpoints and from a model's directory.  Then a job of four ranks is looked at while it
 # runs: its shared memory must be smaller by the weights of three ranks, and be what was planned.
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
 pid=
 trap '[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null; rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
 
 job=(model=tiny data.train=text data.tokenizer=byte train.batch=5 train.seq=32 train.threads=1
     sample.every=0 log.every=0)
 n=0
-
-fail() {
-    echo "$*"
-    exit 1
-}
 
 train() { # run directory, then more words
     local run=$1

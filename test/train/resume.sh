@@ -4,30 +4,12 @@
 # A run of 60 steps is the reference.  The same job resumed from its checkpoint of step 20,
 # stopped by Ctrl-C, or killed with all its ranks in the middle, ends with the same bytes.
 # Resumed on other layouts it ends with the same loss, to rounding.
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
 
 steps=60
 job=(model=tiny data.train=text data.tokenizer=byte train.steps="$steps" train.batch=4 train.seq=32
     optim.warmup=5 ckpt.every=20 ckpt.keep=0 sample.every=0 log.every=0 val.every=30)
-
-fail() {
-    echo "$*"
-    exit 1
-}
-
-train() { # run directory, then more words
-    local run=$1
-    shift
-    timeout 100 "$skein" train "${job[@]}" run="$run" "$@" >"$run.out" 2>"$run.err" ||
-        { rc=$?; cat "$run.out" "$run.err"; fail "$run: exit code $rc"; }
-}
 
 data() { tail -c +$(($(od -An -tu8 -N8 "$1") + 9)) "$1"; } # of a tensor file: behind its header
 

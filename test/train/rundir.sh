@@ -3,17 +3,11 @@
 #
 # Each case says which exit code must come out and which words the report must have, and then looks
 # at the files.
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
 
 cases=0 wrong=0
-job=(model=tiny data.train=text train.steps=4 train.batch=4 train.seq=32 sample.every=0 val.every=0 log.every=0)
+job=(model=tiny data.train=text train.threads=1 train.steps=4 train.batch=4 train.seq=32 sample.every=0 val.every=0 log.every=0)
 
 bad() {
     echo "$*"

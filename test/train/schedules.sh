@@ -8,7 +8,7 @@ skein=$(realpath "${SKEIN:-build/release/skein}")
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
 cd "$temp"
-job=(model=tiny train.batch=4 train.seq=16 train.steps=12 data.train=text.txt val.every=0 sample.every=0 log.every=0)
+job=(model=tiny train.batch=4 train.seq=16 train.threads=1 train.steps=12 data.train=text.txt val.every=0 sample.every=0 log.every=0)
 checks=0
 fail() { echo "schedules: $*" && exit 1; }
 for i in $(seq 200); do echo "$i times the quick brown fox jumps over the lazy dog"; done >text.txt

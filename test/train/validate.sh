@@ -1,20 +1,8 @@
 #!/bin/bash
 # validate.sh - train.steps=0 (one validation on all data), accuracy of classifiers on every layout,
 # and training that ends at a validation loss or accuracy.
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
-checks=0
-
-fail() {
-    echo "$*"
-    exit 1
-}
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
 
 # 96 and 40 pictures of 5 by 5 with the bar of their class: labels can be learned.
 python3 - <<'END' || { echo "there is no python3 to write pictures"; exit 77; }
@@ -37,15 +25,6 @@ job=(model=mlp model.input_size=25 model.hidden_size=8 model.vocab_size=5 data.t
 
 does() {
     timeout 120 "$skein" train "$@" >said 2>&1 || { rc=$?; cat said; fail "train $*: exit code $rc"; }
-    checks=$((checks + 1))
-}
-
-refused() { # exit code, words of the sentence, words of the command
-    local want=$1 words=$2 rc=0
-    shift 2
-    timeout 60 "$skein" train "$@" >said 2>&1 || rc=$?
-    [ "$rc" = "$want" ] || { cat said; fail "train $*: exit code $rc, not $want"; }
-    grep -qF -- "$words" said || { cat said; fail "train $*: \"$words\" is not in its sentence"; }
     checks=$((checks + 1))
 }
 
@@ -102,7 +81,7 @@ END
 rm -rf e
 does "${job[@]}" model=a/final train.steps=0 run=e train.batch=32 val.batches=2
 grep -q 'it takes each once' said || fail "more batches than data: $(cat said)"
-[ "$(loss e)" != "" ] && [ "$(right e)" = "$trained" ] || fail "more batches than data: $(right e)"
+[[ -n $(loss e) && $(right e) = "$trained" ]] || fail "more batches than data: $(right e)"
 refused 78 "val.batches is 0" "${job[@]}" model=a/final train.steps=0 val.batches=0 run=n
 rm -rf e
 # another program counts the same: the class of the largest logit
@@ -144,7 +123,7 @@ last=$(tail -n 1 s/metrics.jsonl)
 grep -q val_accuracy <<<"$last" || fail "the last line is no validation: $last"
 [ "$(sort s/metrics.jsonl | uniq -d | wc -l)" = 0 ] || fail "a validation is told twice"
 steps=$(grep -c '"ms"' s/metrics.jsonl)
-[ "$steps" -lt 400 ] && [ $((steps % 5)) = 0 ] || fail "it ended after $steps steps"
+[[ $steps -lt 400 && $((steps % 5)) = 0 ]] || fail "it ended after $steps steps"
 [ -e s/final/model.safetensors ] || fail "there is no model"
 does "${job[@]}" train.steps=400 val.every=5 val.stop_loss=1 run=l
 [ "$(grep -c '"ms"' l/metrics.jsonl)" -lt 400 ] || fail "val.stop_loss did not stop"

@@ -38,7 +38,7 @@ static sk_update piece_of(const sk_run *r, const sk_inst *in)
                    .after = sums_at(r, in, in->out[1]),
                    .name = sk_hash_text(q->tensor->name),
                    .shape = sk_buffer_view(p, q->shard, NULL)};
-    for (int s = 0; s < q->n_state + sk_param_whole(q); s++) {
+    for (int s = 0; s < q->n_state + sk_param_matrix_update(q); s++) {
         if (in->in[2 + s] < 0) continue; /* a pass that only leaves sums */
         const sk_buffer *b = &p->bufs.v[in->in[2 + s]];
         u.state[s] = sk_gpu_data(r, in->in[2 + s]);

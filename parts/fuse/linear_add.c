@@ -1,4 +1,5 @@
-/* linear.c - a product and what is added to it: a bias, a residual, another gradient.
+/* linear_add.c - the fusion `linear`: a product and what is added to it: a bias, a residual,
+ * another gradient.
  *
  *     contract + bias                        y + b
  *     contract + residual                    x + y + b
@@ -83,5 +84,5 @@ static sk_status prepare(const sk_args *const *a, int n, const sk_launch *l, sk_
     return found ? SK_OK : sk_fuse_prepare("contract", a[0], l, took);
 }
 
-const sk_fuse sk_fuse_linear = {
+const sk_fuse sk_fuse_linear_add = {
     "linear", "a product, and what is added to it", match, launch, prepare, NULL};

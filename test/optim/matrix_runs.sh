@@ -1,33 +1,16 @@
 #!/bin/bash
-# owners.sh - matrices with owners and cut matrices in runs: resume, other layouts, what explain tells.
+# matrix_runs.sh - matrices with owners and cut matrices in runs: resume, other layouts, what explain tells.
 #
 # In canonical order runs with owners (dp=2 without zero, tp=2), resumed on other layouts and with layouts that change on the
 # way, end with the bytes of one rank.  In fast order a run that is resumed ends with the bytes of the run that is not.
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
 
 job=(model=tiny data.train=text data.tokenizer=byte train.steps=6 train.batch=4 train.seq=16 train.threads=1
     optim.warmup=2 ckpt.every=3 ckpt.keep=0 val.every=0 sample.every=0 log.every=0)
-fail() { echo "$*" && exit 1; }
-train() { # run directory, then more words
-    local run=$1
-    shift
-    timeout 100 "$skein" train "${job[@]}" run="$run" "$@" >"$run.out" 2>&1 || { cat "$run.out"; fail "$run failed"; }
-}
-runs=0
-same() { # run directory, the one that it must equal
-    runs=$((runs + 1))
-    cmp "$1/final/model.safetensors" "$2/final/model.safetensors" || fail "$1: another model"
-}
 
 for o in muon shampoo; do
-    c=(optim.name=$o order=canonical optim.groups="matrix: $o, rest: adamw")
+    c=(optim.name="$o" order=canonical optim.groups="matrix: $o, rest: adamw")
     [ $o = muon ] || c+=(optim.interval=2)
     train $o "${c[@]}"
     train $o-owners "${c[@]}" layout=dp=2 optim.work=owner
@@ -55,4 +38,4 @@ told layout=tp=2 optim.work=cut "matrices h.0.fc.w and [0-9]* alike: muon by all
 told layout="dp=2 tp=2 zero=1" optim.work=cut "matrices h.0.fc.w and [0-9]* alike: muon by 2 owners along dp, cut over tp"
 "$skein" explain model=tiny optim.name=muon optim.work=some >out 2>&1 && fail "optim.work=some is taken"
 grep -q "optim.work" out || fail "optim.work=some is refused with: $(cat out)"
-echo "owners: $runs runs end with the bytes that they must"
+echo "matrix_runs: $runs runs end with the bytes that they must"

@@ -1,18 +1,18 @@
-/* whole_ops.c - what an optimizer does with a whole matrix (sk_optim.whole), as instructions.
+/* matrix_ops.c - what an optimizer does with a whole matrix (sk_optim.matrix), as instructions.
  *
  * Rows and columns of a parameter are merged to one dim each, so that a matrix has the letters '1'
  * and '2', and '0' where there are several.  No letter of a graph is a digit: in canonical order
  * such dims are one reduction block, and the matrix is the same on every layout, so the bits are.
  *
  * State of a matrix is a kept buffer of the ranks that do its work: of all that have the matrix, or
- * of its owner (dealt_update.c).  KEEP writes it, and not in a skipped step, whose directions mean
- * nothing.  Instructions between every(n) and every(1) have inst.every n.
+ * of its owner (distributed_update.c).  KEEP writes it, and not in a skipped step, whose directions
+ * mean nothing.  Instructions between every(n) and every(1) have inst.every n.
  *
- * A matrix may stay cut over one axis, along its rows or its columns (sk_whole.cut).  Then a letter
- * of that side stands for this rank's part.  A result that has it is cut likewise.  A product that
- * sums over it is a partial sum, all-reduced at once.  Anything else needs the whole side: a result
- * with two letters of it, an operation of one operand, state. */
-#include "program/whole_update.h"
+ * A matrix may stay cut over one axis, along its rows or its columns (sk_matrix.cut).  Then a
+ * letter of that side stands for this rank's part.  A result that has it is cut likewise.  A
+ * product that sums over it is a partial sum, all-reduced at once.  Anything else needs the whole
+ * side: a result with two letters of it, an operation of one operand, state. */
+#include "program/matrix/matrix_update.h"
 #include "base/strings.h"
 #include "program/param_groups.h"
 
@@ -29,7 +29,7 @@ typedef struct values {
 } values;
 
 typedef struct builder {
-    sk_whole w; /* first: what the optimizer sees */
+    sk_matrix w; /* first: what the optimizer sees */
     sk_lowering *e;
     sk_param_plan *q;
     const sk_extent *box; /* of the matrices here, with the letters of the parameter */
@@ -44,23 +44,23 @@ typedef struct builder {
     values values;
 } builder;
 
-sk_dtype sk_whole_type(const sk_lowering *e, const sk_param_plan *q)
+sk_dtype sk_matrix_type(const sk_lowering *e, const sk_param_plan *q)
 {
     return q->optim->exact ? SK_F32 : sk_lower_direction_type(e);
 }
 
-sk_dtype sk_whole_result_type(const sk_lowering *e, const sk_param_plan *q)
+sk_dtype sk_matrix_result_type(const sk_lowering *e, const sk_param_plan *q)
 {
     bool narrow = e->opts->gpu && !e->l->canonical && sk_narrow(q->tensor) && !q->optim->exact;
     return narrow ? q->tensor->type : SK_F32;
 }
 
-/* What the author of an optimizer must get right in .whole; told with its name: "bug at .whole of
+/* What the author of an optimizer must get right in .matrix; told with its name: "bug at .matrix of
  * the optimizer x: that ... does not hold". */
 static void must(const builder *b, bool holds, const char *what)
 {
     if (holds) return;
-    sk_bug(sk_print(b->e->p->arena, ".whole of the optimizer %s", b->q->optim->name), what);
+    sk_bug(sk_print(b->e->p->arena, ".matrix of the optimizer %s", b->q->optim->name), what);
 }
 
 /* --- shapes --- */
@@ -195,7 +195,7 @@ static int read_dims(const builder *b, const char *dims, const int *in, char let
         int len = (int)strcspn(dims, ",-");
         must(b, len <= 2,
              "that operands have up to two letters: rows are r, R, S, columns c, C, D,");
-        must(b, n < SK_WHOLE_IN, "that an op has SK_WHOLE_IN operands at most");
+        must(b, n < SK_MATRIX_IN, "that an op has SK_MATRIX_IN operands at most");
         must(b, in[n] >= 0 && in[n] < b->values.n, "that operands are results, states or factors");
         spell(dims, len, b->values.v[in[n]].several, letters[n]);
         more = dims[len] == ',';
@@ -237,11 +237,11 @@ static void add_up(builder *b, int buf)
     sk_lower_start(b->e, call, SK_FLIES_NOT);
 }
 
-static int add_op(sk_whole *w, const char *op, const char *dims, const sk_whole_args *with)
+static int add_op(sk_matrix *w, const char *op, const char *dims, const sk_matrix_args *with)
 {
     builder *b = (builder *)(void *)w;
     sk_program *p = b->e->p;
-    char letters[SK_WHOLE_IN + 1][4];
+    char letters[SK_MATRIX_IN + 1][4];
     int n_in = read_dims(b, dims, with->in, letters);
     sk_node *n = node_of(b, op, n_in, letters);
     const char *to = strchr(dims, '>') + 1;
@@ -271,7 +271,7 @@ static int add_op(sk_whole *w, const char *op, const char *dims, const sk_whole_
     return add_value(b, out, several_of(b, to, (int)strlen(to)), false);
 }
 
-static void set_every(sk_whole *w, int updates)
+static void set_every(sk_matrix *w, int updates)
 {
     ((builder *)(void *)w)->every = updates > 1 ? updates : 0;
 }
@@ -295,7 +295,7 @@ static sk_extent state_box(const builder *b, const char *letters)
     return box;
 }
 
-static int add_state(sk_whole *w, const char *name, const char *letters)
+static int add_state(sk_matrix *w, const char *name, const char *letters)
 {
     builder *b = (builder *)(void *)w;
     sk_param_plan *q = b->q;
@@ -314,7 +314,7 @@ static int add_state(sk_whole *w, const char *name, const char *letters)
     return add_value(b, view(b->e, buf, tensor_of(b, name, spelled, SK_F32), &box), several, true);
 }
 
-static void keep(sk_whole *w, int state, int value)
+static void keep(sk_matrix *w, int state, int value)
 {
     builder *b = (builder *)(void *)w;
     const struct value *to = &b->values.v[state], *from = &b->values.v[value];
@@ -328,13 +328,13 @@ static void keep(sk_whole *w, int state, int value)
     in->layer = b->q->tensor->layer;
 }
 
-static int add_factor(sk_whole *w, bool rows)
+static int add_factor(sk_matrix *w, bool rows)
 {
     builder *b = (builder *)(void *)w;
     int buf = b->factor[!rows], several = b->several > 0;
     char letters[4];
     if (buf < 0) return -1;
-    const sk_param_plan *q = &b->e->p->params.v[sk_whole_factor(b->e, b->q, !rows)];
+    const sk_param_plan *q = &b->e->p->params.v[sk_matrix_factor(b->e, b->q, !rows)];
     spell(rows ? "rR" : "cC", 2, several, letters);
     sk_extent box = box_of(b, letters);
     const sk_tensor *t = tensor_of(b, "factor", letters, SK_F32);
@@ -353,7 +353,7 @@ static int add_factor(sk_whole *w, bool rows)
 static const double *knobs_of(sk_lowering *e, const sk_param_plan *q)
 {
     double *v = sk_many(e->tmp, double, SK_MAX_KNOB);
-    for (int k = 0; q->optim->knobs[k].name; k++) v[k] = sk_whole_knob(e, q, k);
+    for (int k = 0; q->optim->knobs[k].name; k++) v[k] = sk_matrix_knob(e, q, k);
     return v;
 }
 
@@ -361,12 +361,13 @@ static const double *knobs_of(sk_lowering *e, const sk_param_plan *q)
 static bool first_holder(const sk_lowering *e, const sk_param_plan *q, const sk_state *whole)
 {
     sk_state s = *whole;
-    if (e->whole && sk_is_dealt(e, q)) s.how[e->whole->axis] = SK_SPLIT; /* owned by one */
+    if (e->matrices && sk_is_distributed(e, q))
+        s.how[e->matrices->axis] = SK_SPLIT; /* owned by one */
     return sk_lower_first(e, &s, e->plan.read_by[q->tensor->id]);
 }
 
-int sk_whole_operate(sk_lowering *e, sk_param_plan *q, const sk_state *s, int from,
-                     const int factor[2], int cut)
+int sk_matrix_operate(sk_lowering *e, sk_param_plan *q, const sk_state *s, int from,
+                      const int factor[2], int cut)
 {
     const sk_extent box = e->p->bufs.v[from].box;
     builder b = {.w = {.rows_out = sk_param_rows_out(e->g, q->tensor),
@@ -384,7 +385,7 @@ int sk_whole_operate(sk_lowering *e, sk_param_plan *q, const sk_state *s, int fr
                  .count = 1,
                  .axis = cut,
                  .factor = factor,
-                 .type = sk_whole_result_type(e, q)};
+                 .type = sk_matrix_result_type(e, q)};
     sk_extent matrix = merged(&b);
     if (cut >= 0) b.w.cut = b.here[0] < b.w.rows ? 'r' : 'c';
     char letters[4];
@@ -393,7 +394,7 @@ int sk_whole_operate(sk_lowering *e, sk_param_plan *q, const sk_state *s, int fr
     q->keeps_matrix_state = first_holder(e, q, s);
     add_value(&b, view(e, from, tensor_of(&b, "direction", letters, type), &matrix), b.several,
               false);
-    int last = q->optim->whole(&b.w), buf = b.values.v[last].buf;
+    int last = q->optim->matrix(&b.w), buf = b.values.v[last].buf;
     if (cut >= 0 && b.needs_all) return -1;
     sk_buffer *out = &e->p->bufs.v[buf];
     must(&b, last > 0 && !b.values.v[last].state && !b.values.v[last].every,

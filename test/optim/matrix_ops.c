@@ -1,9 +1,9 @@
-/* whole.c - optimizers that see whole matrices.
+/* matrix_ops.c - optimizers that see whole matrices.
  *
  * Muon: after 20 steps the weights are those of a reference in double, which takes the gradient of
  * each step from the momentum that the step left.  On other layouts the bits are those of one rank
- * in canonical order, also on a GPU.  Bytes: dealt to owners, matrices of 64 ranks cost at most a
- * third of what it costs to gather them. */
+ * in canonical order, also on a GPU.  Bytes: distributed to owners, matrices of 64 ranks cost at
+ * most a third of what it costs to gather them. */
 #include "lib/check.h"
 #include "lib/fake_gpu.h"
 #include "lib/fake_nccl.h"
@@ -95,7 +95,7 @@ static void compare(const sk_trial *t, const sk_run *run, const sk_program *p, i
 {
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
-        if (!sk_param_whole(q)) continue;
+        if (!sk_param_matrix_update(q)) continue;
         const sk_extent *box = &p->bufs.v[q->shard].box;
         double *m = wide_copy(run, p, q->state[0]), *w = wide_copy(run, p, q->shard), worst = 0;
         int64_t n = p->bufs.v[q->shard].bytes / (int64_t)sizeof(real);
@@ -164,7 +164,7 @@ static void dealt_bytes(void)
     sk_graph g;
     sk_program **p;
     int n = 0;
-    double dealt = 0, gathered = 0;
+    double distributed = 0, gathered = 0;
     sk_trial t = trial("gpt2", "dp=64 zero=1");
     t.batch = 64;
     t.hyper.num_hidden_layers = 12;
@@ -175,34 +175,34 @@ static void dealt_bytes(void)
         for (int pc = 0; pc < p[r]->n_train; pc++) {
             const sk_inst *in = &p[r]->insts.v[pc];
             if (in->call >= 0 && p[r]->calls.v[in->call].kind == SK_ALLTOALL)
-                dealt += (double)in->wire;
+                distributed += (double)in->wire;
         }
     for (int i = 0; i < p[0]->params.n; i++) {
         double size = 4;
         const sk_param_plan *q = &p[0]->params.v[i];
         for (int d = 0; d < p[0]->bufs.v[q->stored].box.n; d++)
             size *= (double)p[0]->bufs.v[q->stored].box.full[d];
-        if (sk_param_whole(q)) gathered += size * (n - 1); /* each shard to all others */
+        if (sk_param_matrix_update(q)) gathered += size * (n - 1); /* each shard to all others */
     }
-    printf("64 ranks, zero=1: %.0f bytes to owners and back, %.0f to gather: %.3f\n", dealt,
-           gathered, dealt / gathered);
-    check(dealt > 0 && dealt <= gathered / 3);
+    printf("64 ranks, zero=1: %.0f bytes to owners and back, %.0f to gather: %.3f\n", distributed,
+           gathered, distributed / gathered);
+    check(distributed > 0 && distributed <= gathered / 3);
     sk_arena_end(&a);
 }
 
 /* --- mistakes of an author: told with the name of the optimizer --- */
 
-static int unknown_op(sk_whole *w) { return sk_whole_op(w, "no_such_op", "rc->rc", .in = {0}); }
-static int other_sizes(sk_whole *w) { return sk_whole_op(w, "unit", "r->r", .in = {0}); }
-static int no_op(sk_whole *w) { return w->rows ? 0 : 0; }
+static int unknown_op(sk_matrix *w) { return sk_matrix_op(w, "no_such_op", "rc->rc", .in = {0}); }
+static int other_sizes(sk_matrix *w) { return sk_matrix_op(w, "unit", "r->r", .in = {0}); }
+static int no_op(sk_matrix *w) { return w->rows ? 0 : 0; }
 
-static void tells(int (*whole)(sk_whole *w), const char *words)
+static void tells(int (*matrix)(sk_matrix *w), const char *words)
 {
     int pipes[2];
     char said[512] = "";
     sk_optim wrong = *sk_optim_find("muon");
     wrong.name = "mine";
-    wrong.whole = whole;
+    wrong.matrix = matrix;
     sk_trial t = sk_trial_small("gpt2", "dp=1");
     t.optim = "adamw";
     t.matrix = "muon";
@@ -220,7 +220,7 @@ static void tells(int (*whole)(sk_whole *w), const char *words)
         at += n;
     close(pipes[0]);
     waitpid(pid, NULL, 0);
-    check(strstr(said, "bug at .whole of the optimizer mine: that ") && strstr(said, words));
+    check(strstr(said, "bug at .matrix of the optimizer mine: that ") && strstr(said, words));
 }
 
 int main(void)

@@ -1,10 +1,10 @@
-/* whole_place.c - where the work on whole matrices (sk_optim.whole) is done, chosen by time.
+/* matrix_placement.c - where the work on whole matrices (sk_optim.matrix) is done, chosen by time.
  *
  *     all    every rank gathers the matrix over the axes that cut it, and does all of the work
  *     owner  each matrix has one owner along an axis, which alone does the work and keeps the state
- *            of the matrix; the steps go to the others (dealt_update.c)
+ *            of the matrix; the steps go to the others (distributed_update.c)
  *     cut    the matrix stays cut over an axis: products that sum over the cut side leave partial
- *            sums, which are all-reduced (whole_ops.c)
+ *            sums, which are all-reduced (matrix_ops.c)
  *
  * An owner is one place along one axis; ranks that have the same place along it share what is left:
  * they gather the matrix or leave it cut.  With sharded state the axis is that of ZeRO, where an
@@ -14,10 +14,10 @@
  * thrown away, for the rank with all coordinates 0, so that all ranks agree; their flops and
  * bytes are priced by the rates below.  These are of one common machine, not of the job's: what is
  * explained, simulated and run is the same program. */
-#include "program/whole_place.h"
+#include "program/matrix/matrix_placement.h"
 #include "base/strings.h"
 #include "program/param_groups.h"
-#include "program/whole_update.h"
+#include "program/matrix/matrix_update.h"
 
 #include <math.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static rates rates_of(const sk_lowering *e, const sk_param_plan *q)
 {
     rates cpu = {1 / 8e10, 1 / 2e9, {1 / 8e9, 1 / 1.1e9}, {1e-6, 60e-6}};
     rates gpu = {1 / 794e12, 1 / 1e12, {1 / 370e9, 1 / 46e9}, {25e-6, 100e-6}};
-    if (e->opts->gpu && sk_whole_result_type(e, q) == SK_F32) gpu.flop = 1 / 50e12;
+    if (e->opts->gpu && sk_matrix_result_type(e, q) == SK_F32) gpu.flop = 1 / 50e12;
     return e->opts->gpu ? gpu : cpu;
 }
 
@@ -63,13 +63,13 @@ static unsigned far_axes(const sk_lowering *e)
     return far;
 }
 
-sk_whole_work sk_whole_work_find(const char *name)
+sk_matrix_work sk_matrix_work_find(const char *name)
 {
     static const char *const names[] = {
-        [SK_WHOLE_BY_ALL] = "all", [SK_WHOLE_BY_OWNER] = "owner", [SK_WHOLE_CUT] = "cut"};
-    for (int i = SK_WHOLE_BY_ALL; i <= SK_WHOLE_CUT; i++)
-        if (!strcmp(name, names[i])) return (sk_whole_work)i;
-    return SK_WHOLE_AUTO;
+        [SK_MATRIX_BY_ALL] = "all", [SK_MATRIX_BY_OWNER] = "owner", [SK_MATRIX_CUT] = "cut"};
+    for (int i = SK_MATRIX_BY_ALL; i <= SK_MATRIX_CUT; i++)
+        if (!strcmp(name, names[i])) return (sk_matrix_work)i;
+    return SK_MATRIX_AUTO;
 }
 
 /* --- the time of a step --- */
@@ -99,13 +99,13 @@ static double step_seconds(const sk_lowering *e, const sk_param_plan *q, const s
     sk_program p = {.arena = &tmp, .graph = e->g, .layout = *e->l, .n_micro = 1};
     sk_param_plan copy = *q;
     sk_lowering f = *e;
-    sk_whole_shard none[2] = {{.buf = -1}, {.buf = -1}};
+    sk_matrix_shard none[2] = {{.buf = -1}, {.buf = -1}};
     rates r = rates_of(e, q);
     double s = 0;
     f.p = &p;
     f.tmp = &tmp;
-    sk_whole_shard shard = {sk_whole_direction(&f, &copy, from), *from};
-    if (sk_whole_step(&f, &copy, &shard, none, cut) < 0) s = INFINITY;
+    sk_matrix_shard shard = {sk_matrix_direction(&f, &copy, from), *from};
+    if (sk_matrix_step(&f, &copy, &shard, none, cut) < 0) s = INFINITY;
     for (int i = 0; i < p.insts.n; i++)
         if (p.insts.v[i].act == SK_DO_OP) s += op_seconds(&p, &p.insts.v[i], &r);
     for (int i = 0; i < p.calls.n; i++) s += call_seconds(e, &p.calls.v[i], &r, far);
@@ -134,16 +134,16 @@ static double best_step(const sk_lowering *e, const sk_param_plan *q, const sk_s
                         unsigned far, int *cut)
 {
     int axis = cutting_axis(e, q, from);
-    bool may = axis >= 0 && !e->l->canonical && e->opts->whole != SK_WHOLE_BY_ALL;
+    bool may = axis >= 0 && !e->l->canonical && e->opts->matrix_work != SK_MATRIX_BY_ALL;
     double all = step_seconds(e, q, from, -1, far), s = all;
     *cut = -1;
     if (may) s = step_seconds(e, q, from, axis, far);
-    if (!may || !(s < all || (s < INFINITY && e->opts->whole == SK_WHOLE_CUT))) return all;
+    if (!may || !(s < all || (s < INFINITY && e->opts->matrix_work == SK_MATRIX_CUT))) return all;
     *cut = axis;
     return s;
 }
 
-/* --- dealt to owners --- */
+/* --- distributed to owners --- */
 
 static bool zero(const sk_lowering *e)
 {
@@ -188,25 +188,26 @@ static double saved(const sk_lowering *e, const sk_param_plan *q, int a, int mat
     sk_extent box = sk_lower_box(&f, q->tensor, &q->update, -1);
     int ways = held.how[a] == SK_SPLIT ? 2 : 1;
     double bytes =
-        (double)sk_box_count(&box, 0, box.n) * (double)sk_dtype_size(sk_whole_type(e, q));
+        (double)sk_box_count(&box, 0, box.n) * (double)sk_dtype_size(sk_matrix_type(e, q));
     held.how[a] = SK_REPLICATE;
     double all = best_step(e, q, &q->update, far, &cut);
     double alone = best_step(e, q, &held, far, &cut) / owners;
-    if (q->optim->factors || e->opts->whole == SK_WHOLE_BY_OWNER) return all * (1 - 1.0 / owners);
+    if (q->optim->factors || e->opts->matrix_work == SK_MATRIX_BY_OWNER)
+        return all * (1 - 1.0 / owners);
     return all - alone - ways * (bytes * (n - 1) / owners * r.byte[out] + r.call[out] / matrices);
 }
 
-static int matrices_of(const sk_lowering *e, const sk_whole_place *w)
+static int matrices_of(const sk_lowering *e, const sk_matrix_placement *w)
 {
     int n = 0, stages = e->l->stage_axis < 0 ? 1 : e->l->mesh.size[e->l->stage_axis];
     for (int i = 0; i < w->n; i++) n += w->v[i].n;
     return n > stages ? n / stages : 1;
 }
 
-static void choose_axis(const sk_lowering *e, sk_whole_place *w)
+static void choose_axis(const sk_lowering *e, sk_matrix_placement *w)
 {
     double most = 0;
-    bool may = e->opts->whole == SK_WHOLE_AUTO || e->opts->whole == SK_WHOLE_BY_OWNER;
+    bool may = e->opts->matrix_work == SK_MATRIX_AUTO || e->opts->matrix_work == SK_MATRIX_BY_OWNER;
     for (int a = 0; may && a < e->l->mesh.n; a++) {
         double sum = 0;
         for (int i = 0; i < w->n; i++) {
@@ -222,12 +223,12 @@ static void choose_axis(const sk_lowering *e, sk_whole_place *w)
     w->owners = w->axis < 0 ? 0 : owners_along(e, w->axis);
 }
 
-static void settle(const sk_lowering *e, const sk_whole_place *w, sk_whole_kind *k)
+static void settle(const sk_lowering *e, const sk_matrix_placement *w, sk_matrix_kind *k)
 {
     sk_state held = k->q.update;
-    k->dealt = w->axis >= 0 && may_deal(e, &k->q, w->axis) &&
-               (zero(e) || saved(e, &k->q, w->axis, matrices_of(e, w), w->far) > 0);
-    if (k->dealt) held.how[w->axis] = SK_REPLICATE;
+    k->distributed = w->axis >= 0 && may_deal(e, &k->q, w->axis) &&
+                     (zero(e) || saved(e, &k->q, w->axis, matrices_of(e, w), w->far) > 0);
+    if (k->distributed) held.how[w->axis] = SK_REPLICATE;
     best_step(e, &k->q, &held, w->far, &k->cut);
 }
 
@@ -240,14 +241,14 @@ static bool alike(const sk_param_plan *a, const sk_param_plan *b)
            sk_state_equal(&a->update, &b->update);
 }
 
-static sk_whole_kind *find(const sk_whole_place *w, const sk_param_plan *q)
+static sk_matrix_kind *find(const sk_matrix_placement *w, const sk_param_plan *q)
 {
     for (int i = 0; i < w->n; i++)
         if (alike(&w->v[i].q, q)) return &w->v[i];
     return NULL;
 }
 
-static void add(const sk_lowering *e, const sk_tensor *t, sk_arena *a, sk_whole_place *w)
+static void add(const sk_lowering *e, const sk_tensor *t, sk_arena *a, sk_matrix_placement *w)
 {
     char roles[SK_MAX_DIM + 1];
     sk_param_plan q = {.tensor = t,
@@ -255,26 +256,26 @@ static void add(const sk_lowering *e, const sk_tensor *t, sk_arena *a, sk_whole_
                        .optim = sk_lower_optim(e, t),
                        .used = e->sp->made[t->id],
                        .update = sk_update_state(e, t)};
-    if (!sk_param_whole(&q)) return;
-    sk_whole_kind *k = find(w, &q);
+    if (!sk_param_matrix_update(&q)) return;
+    sk_matrix_kind *k = find(w, &q);
     if (!k && !sk_param_matrix(e->g, t, roles)) return;
     if (!k) {
         k = sk_push(a, w);
-        *k = (sk_whole_kind){.q = q, .cut = -1};
+        *k = (sk_matrix_kind){.q = q, .cut = -1};
     }
     k->n++;
 }
 
 static bool any_whole(const sk_compile_opts *o)
 {
-    bool whole = o->optim && o->optim->whole;
-    for (int i = 0; o->optim && i < o->n_groups; i++) whole |= o->groups[i].optim->whole != NULL;
+    bool whole = o->optim && o->optim->matrix;
+    for (int i = 0; o->optim && i < o->n_groups; i++) whole |= o->groups[i].optim->matrix != NULL;
     return whole;
 }
 
-const sk_whole_place *sk_whole_places(const sk_lowering *e, sk_arena *a)
+const sk_matrix_placement *sk_matrix_placements(const sk_lowering *e, sk_arena *a)
 {
-    sk_whole_place *w = sk_new(a, sk_whole_place);
+    sk_matrix_placement *w = sk_new(a, sk_matrix_placement);
     w->axis = -1;
     if (!any_whole(e->opts)) return w;
     w->far = far_axes(e);
@@ -285,36 +286,37 @@ const sk_whole_place *sk_whole_places(const sk_lowering *e, sk_arena *a)
     return w;
 }
 
-const sk_whole_kind *sk_whole_kind_of(const sk_lowering *e, const sk_param_plan *q)
+const sk_matrix_kind *sk_matrix_kind_of(const sk_lowering *e, const sk_param_plan *q)
 {
-    return find(e->whole, q);
+    return find(e->matrices, q);
 }
 
 /* --- for people --- */
 
-bool sk_program_whole_done(const sk_program *p, sk_whole_work asked)
+bool sk_program_matrix_work_is(const sk_program *p, sk_matrix_work asked)
 {
-    const sk_whole_place *w = p->whole;
+    const sk_matrix_placement *w = p->matrices;
     for (int i = 0; w && i < w->n; i++) {
-        const sk_whole_kind *k = &w->v[i];
-        sk_whole_work done = k->dealt ? SK_WHOLE_BY_OWNER : SK_WHOLE_BY_ALL;
-        if (done == asked || (asked == SK_WHOLE_CUT && k->cut >= 0)) return true;
+        const sk_matrix_kind *k = &w->v[i];
+        sk_matrix_work done = k->distributed ? SK_MATRIX_BY_OWNER : SK_MATRIX_BY_ALL;
+        if (done == asked || (asked == SK_MATRIX_CUT && k->cut >= 0)) return true;
     }
     return false;
 }
 
 /* "matrices h.0.fc.w and 11 alike: muon by 8 owners along dp, cut over tp" */
-char *sk_program_whole(const sk_program *p, sk_arena *a)
+char *sk_program_matrix_work(const sk_program *p, sk_arena *a)
 {
-    const sk_whole_place *w = p->whole;
+    const sk_matrix_placement *w = p->matrices;
     sk_out o = {.arena = a};
     sk_out_add(&o, "%s", "");
     for (int i = 0; i < w->n; i++) {
-        const sk_whole_kind *k = &w->v[i];
+        const sk_matrix_kind *k = &w->v[i];
         sk_out_add(&o, "matrices %s", k->q.tensor->name);
         if (k->n > 1) sk_out_add(&o, " and %d alike", k->n - 1);
         sk_out_add(&o, ": %s by ", k->q.optim->name);
-        if (k->dealt) sk_out_add(&o, "%d owners along %s", w->owners, p->layout.mesh.name[w->axis]);
+        if (k->distributed)
+            sk_out_add(&o, "%d owners along %s", w->owners, p->layout.mesh.name[w->axis]);
         else sk_out_add(&o, "all that have them");
         if (k->cut >= 0) sk_out_add(&o, ", cut over %s", p->layout.mesh.name[k->cut]);
         sk_out_add(&o, "\n");

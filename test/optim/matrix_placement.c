@@ -1,5 +1,5 @@
-/* work.c - where the work on whole matrices is done (program/whole_place.c): by all ranks, by an
- * owner, on the cut matrix.
+/* matrix_placement.c - where matrices are updated (program/matrix/matrix_placement.c): by all
+ * ranks, by an owner, on the cut matrix.
  *
  * In f32 each form has the losses of one rank within 1e-5, in canonical order its bits.  Bytes and
  * work are those of closed forms; state of matrices exists once, on owners.  Left to choose,
@@ -8,7 +8,7 @@
 #include "lib/fake_gpu.h"
 #include "lib/fake_nccl.h"
 #include "lib/ranks.h"
-#include "program/whole_place.h"
+#include "program/matrix/matrix_placement.h"
 
 #include <math.h>
 
@@ -44,9 +44,9 @@ static void same_losses(const char *model, bool gpu)
     one.gpu = gpu;
     check(!sk_trial_run(&one));
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
-        for (int work = SK_WHOLE_AUTO; work <= SK_WHOLE_CUT; work++) {
+        for (int work = SK_MATRIX_AUTO; work <= SK_MATRIX_CUT; work++) {
             sk_trial t = trial(model, "muon", layouts[i]);
-            t.whole = (sk_whole_work)work;
+            t.matrix_work = (sk_matrix_work)work;
             t.gpu = gpu;
             check(!sk_trial_run(&t));
             double worst = worst_loss(&t, &one);
@@ -66,9 +66,9 @@ static void same_bits(const char *model, const char *optim)
     sk_trial one = trial(model, optim, "dp=1; canonical order");
     check(!sk_trial_run(&one));
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
-        for (int work = SK_WHOLE_AUTO; work <= SK_WHOLE_BY_OWNER; work++) {
+        for (int work = SK_MATRIX_AUTO; work <= SK_MATRIX_BY_OWNER; work++) {
             sk_trial t = trial(model, optim, layouts[i]);
-            t.whole = (sk_whole_work)work;
+            t.matrix_work = (sk_matrix_work)work;
             check(!sk_trial_run(&t));
             if (t.digest != one.digest)
                 printf("%s, %s, %s, %s: other bits\n", model, optim, layouts[i], names[work]);
@@ -79,12 +79,12 @@ static void same_bits(const char *model, const char *optim)
 /* --- what programs do --- */
 
 typedef struct totals {
-    double steps;       /* bytes that leave ranks on the way from owners */
-    double sums;        /* and for partial sums of operations of the optimizer */
-    double most_flops;  /* of a rank, in these operations */
-    int64_t most_state; /* bytes of state of matrices on a rank */
-    int64_t state;      /* and on all */
-    sk_whole_kind kind; /* of the first matrix */
+    double steps;        /* bytes that leave ranks on the way from owners */
+    double sums;         /* and for partial sums of operations of the optimizer */
+    double most_flops;   /* of a rank, in these operations */
+    int64_t most_state;  /* bytes of state of matrices on a rank */
+    int64_t state;       /* and on all */
+    sk_matrix_kind kind; /* of the first matrix */
     int axis;
 } totals;
 
@@ -112,7 +112,7 @@ static void count(const sk_program *p, totals *sum)
 }
 
 /* GPT-2 of eight layers, `wide` wide. */
-static totals compiled_wide(const char *optim, const char *layout, sk_whole_work work, int wide,
+static totals compiled_wide(const char *optim, const char *layout, sk_matrix_work work, int wide,
                             bool gpu)
 {
     sk_arena a = {0};
@@ -126,18 +126,18 @@ static totals compiled_wide(const char *optim, const char *layout, sk_whole_work
     t.hyper.num_attention_heads = t.hyper.num_key_value_heads = 4;
     t.hyper.hidden_size = wide;
     t.hyper.intermediate_size = (int64_t)4 * wide;
-    t.whole = work;
+    t.matrix_work = work;
     t.gpu = gpu;
     t.dtype = gpu ? SK_BF16 : SK_F32;
     check(!sk_trial_compile(&a, &t, &g, &p, &n));
     for (int r = 0; r < n; r++) count(p[r], &sum);
-    sum.kind = p[0]->whole->v[0];
-    sum.axis = p[0]->whole->axis;
+    sum.kind = p[0]->matrices->v[0];
+    sum.axis = p[0]->matrices->axis;
     sk_arena_end(&a);
     return sum;
 }
 
-static totals compiled(const char *optim, const char *layout, sk_whole_work work)
+static totals compiled(const char *optim, const char *layout, sk_matrix_work work)
 {
     return compiled_wide(optim, layout, work, 64, false);
 }
@@ -148,16 +148,16 @@ enum { MATRICES = 8 * (64 * 192 + 64 * 64 + 2 * 64 * 256) };
 
 static void owners(void)
 {
-    totals all = compiled("muon", "dp=4", SK_WHOLE_BY_ALL);
-    totals owner = compiled("muon", "dp=4", SK_WHOLE_BY_OWNER);
+    totals all = compiled("muon", "dp=4", SK_MATRIX_BY_ALL);
+    totals owner = compiled("muon", "dp=4", SK_MATRIX_BY_OWNER);
     printf("dp=4: %.0f bytes from owners, %.4g of %.4g flop\n", owner.steps, owner.most_flops,
            all.most_flops);
-    check(all.steps == 0 && owner.kind.dealt && !all.kind.dealt);
+    check(all.steps == 0 && owner.kind.distributed && !all.kind.distributed);
     check(owner.steps == 3.0 * 4 * MATRICES);
     check(owner.most_flops <= 0.26 * all.most_flops);
-    all = compiled("shampoo", "dp=4", SK_WHOLE_BY_ALL);
-    owner = compiled("shampoo", "dp=4", SK_WHOLE_BY_OWNER);
-    totals one = compiled("shampoo", "dp=1", SK_WHOLE_AUTO);
+    all = compiled("shampoo", "dp=4", SK_MATRIX_BY_ALL);
+    owner = compiled("shampoo", "dp=4", SK_MATRIX_BY_OWNER);
+    totals one = compiled("shampoo", "dp=1", SK_MATRIX_AUTO);
     printf("dp=4, shampoo: %lld bytes of state on a rank, %lld with all\n",
            (long long)owner.most_state, (long long)all.most_state);
     check(one.state > 0 && owner.state == one.state && all.state == 4 * one.state);
@@ -168,18 +168,18 @@ static void owners(void)
  * all-reduce of S bytes over two sends 2 S in all.  Of a square the side that is not cut counts. */
 static void cut(void)
 {
-    totals all = compiled("muon", "tp=2", SK_WHOLE_BY_ALL);
-    totals cut = compiled("muon", "tp=2", SK_WHOLE_CUT);
-    totals soap = compiled("soap", "tp=2", SK_WHOLE_CUT);
-    totals row = compiled("muon", "tp=2 dp=2 zero=1", SK_WHOLE_CUT);
+    totals all = compiled("muon", "tp=2", SK_MATRIX_BY_ALL);
+    totals cut = compiled("muon", "tp=2", SK_MATRIX_CUT);
+    totals soap = compiled("soap", "tp=2", SK_MATRIX_CUT);
+    totals row = compiled("muon", "tp=2 dp=2 zero=1", SK_MATRIX_CUT);
     printf("tp=2: %.0f bytes of sums, %.4g of %.4g flop\n", cut.sums, cut.most_flops,
            all.most_flops);
     check(all.sums == 0 && all.kind.cut < 0 && cut.kind.cut >= 0);
     check(cut.sums == 2.0 * 4 * 8 * 4 * (5 * 64 * 64 + 1));
     check(cut.most_flops < 0.65 * all.most_flops);
-    check(soap.kind.cut < 0 && soap.sums == 0);    /* it has state of both sides */
-    check(row.kind.dealt && row.sums == cut.sums); /* each matrix in one row of ranks */
-    totals canonical = compiled("muon", "tp=2; canonical order", SK_WHOLE_CUT);
+    check(soap.kind.cut < 0 && soap.sums == 0);          /* it has state of both sides */
+    check(row.kind.distributed && row.sums == cut.sums); /* each matrix in one row of ranks */
+    totals canonical = compiled("muon", "tp=2; canonical order", SK_MATRIX_CUT);
     check(canonical.kind.cut < 0);
 }
 
@@ -188,16 +188,18 @@ static void cut(void)
  * of a wide model is cut over tp beside. */
 static void chosen(void)
 {
-    totals inside = compiled_wide("muon", "dp=8", SK_WHOLE_AUTO, 768, true);
-    totals between = compiled_wide("muon", "dp=16", SK_WHOLE_AUTO, 768, true);
-    totals roots = compiled_wide("shampoo", "dp=16", SK_WHOLE_AUTO, 768, true);
-    totals small = compiled_wide("muon", "dp=8", SK_WHOLE_AUTO, 32, true);
-    check(inside.kind.dealt && !between.kind.dealt && roots.kind.dealt && !small.kind.dealt);
-    totals row = compiled_wide("muon", "dp=8 tp=2 zero=1", SK_WHOLE_AUTO, 4096, true);
-    check(row.kind.dealt && row.kind.cut == 1);
-    totals cheap = compiled("adafactor", "dp=4", SK_WHOLE_AUTO); /* few operations an element */
-    totals cores = compiled("muon", "dp=2 tp=4; canonical order", SK_WHOLE_AUTO);
-    check(!cheap.kind.dealt && cores.kind.dealt && cores.axis == 1); /* over four, not two */
+    totals inside = compiled_wide("muon", "dp=8", SK_MATRIX_AUTO, 768, true);
+    totals between = compiled_wide("muon", "dp=16", SK_MATRIX_AUTO, 768, true);
+    totals roots = compiled_wide("shampoo", "dp=16", SK_MATRIX_AUTO, 768, true);
+    totals small = compiled_wide("muon", "dp=8", SK_MATRIX_AUTO, 32, true);
+    check(inside.kind.distributed && !between.kind.distributed && roots.kind.distributed &&
+          !small.kind.distributed);
+    totals row = compiled_wide("muon", "dp=8 tp=2 zero=1", SK_MATRIX_AUTO, 4096, true);
+    check(row.kind.distributed && row.kind.cut == 1);
+    totals cheap = compiled("adafactor", "dp=4", SK_MATRIX_AUTO); /* few operations an element */
+    totals cores = compiled("muon", "dp=2 tp=4; canonical order", SK_MATRIX_AUTO);
+    check(!cheap.kind.distributed && cores.kind.distributed &&
+          cores.axis == 1); /* over four, not two */
 }
 
 int main(void)

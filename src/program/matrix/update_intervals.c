@@ -1,4 +1,5 @@
-/* intervals.c - the pass that finds what only instructions of some updates read (inst.every).
+/* update_intervals.c - the pass that finds what only instructions of some updates read
+ * (inst.every).
  *
  * Kronecker factors of every n-th update (packed_factors.c) are made of copies, reshards and
  * recomputed activations that may have no other reader.  These run in the same updates then.  One
@@ -6,7 +7,7 @@
  * its readers together, in every g-th update, where g is the greatest common divisor of theirs.
  *
  * The update itself is left as it is written: there ranks have different instructions for the same
- * call (dealt_update.c), and all must agree about calls. */
+ * call (distributed_update.c), and all must agree about calls. */
 #include "program/acts.h"
 #include "program/lowering.h"
 

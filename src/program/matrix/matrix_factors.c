@@ -1,12 +1,12 @@
-/* whole_factors.c - Kronecker factors (graph/extra.h) of the rows and columns of a matrix, for
+/* matrix_factors.c - Kronecker factors (graph/extra.h) of the rows and columns of a matrix, for
  * optimizers that ask for them (sk_optim.factors).
  *
  * The backward pass leaves a factor as it leaves gradients: reduced, and sharded along dim 0 under
  * ZeRO.  It is gathered over the axes that cut it, as the matrix is; factors of a matrix that is
- * dealt to an owner go there too (dealt_update.c). */
+ * distributed to an owner go there too (distributed_update.c). */
 #include "graph/extra.h"
 #include "program/param_groups.h"
-#include "program/whole_update.h"
+#include "program/matrix/matrix_update.h"
 
 #include <string.h>
 
@@ -20,7 +20,7 @@ static char side_of(const sk_lowering *e, const sk_param_plan *q, const sk_tenso
     return 0;
 }
 
-int sk_whole_factor(const sk_lowering *e, const sk_param_plan *q, int side)
+int sk_matrix_factor(const sk_lowering *e, const sk_param_plan *q, int side)
 {
     if (!q->optim->factors) return -1;
     for (int kind = SK_EXTRA_KRON_A; kind <= SK_EXTRA_KRON_G; kind++) {
@@ -31,7 +31,7 @@ int sk_whole_factor(const sk_lowering *e, const sk_param_plan *q, int side)
 }
 
 /* Axes that cut the matrices of the parameter apart cut its factors apart too. */
-sk_state sk_whole_factor_state(const sk_lowering *e, int factor, const sk_state *whole)
+sk_state sk_matrix_factor_state(const sk_lowering *e, int factor, const sk_state *whole)
 {
     sk_state s = e->p->params.v[factor].update;
     for (int a = 0; a < e->l->mesh.n; a++)
@@ -41,8 +41,8 @@ sk_state sk_whole_factor_state(const sk_lowering *e, int factor, const sk_state 
 
 /* Where matrices are cut apart (experts) and their factors are not, since all ranks of the axis
  * have samples of all: s becomes the state that goes with the matrices. */
-bool sk_whole_factor_apart(const sk_lowering *e, const sk_param_plan *q, int factor,
-                           const sk_state *whole, sk_state *s)
+bool sk_matrix_factor_sharded(const sk_lowering *e, const sk_param_plan *q, int factor,
+                              const sk_state *whole, sk_state *s)
 {
     const char *letters = e->p->params.v[factor].tensor->letters;
     bool any = false;
@@ -57,7 +57,7 @@ bool sk_whole_factor_apart(const sk_lowering *e, const sk_param_plan *q, int fac
     return any;
 }
 
-bool sk_whole_factor_cut(const sk_lowering *e, int factor)
+bool sk_matrix_factor_cut(const sk_lowering *e, int factor)
 {
     int a = e->l->shard_axis;
     return factor >= 0 && a >= 0 && e->l->mesh.size[a] > 1 &&
@@ -65,12 +65,12 @@ bool sk_whole_factor_cut(const sk_lowering *e, int factor)
 }
 
 /* Can owners have the factors of this parameter brought to them? */
-bool sk_whole_factors_dealt(const sk_lowering *e, const sk_param_plan *q)
+bool sk_matrix_factors_distributed(const sk_lowering *e, const sk_param_plan *q)
 {
     int a = e->l->shard_axis;
     for (int side = 0; side < 2; side++) {
-        int i = sk_whole_factor(e, q, side);
-        if (!sk_whole_factor_cut(e, i)) continue;
+        int i = sk_matrix_factor(e, q, side);
+        if (!sk_matrix_factor_cut(e, i)) continue;
         const sk_param_plan *x = &e->p->params.v[i];
         if (!sk_lower_finest(e, x->tensor, &x->update, a, x->update.dim[a])) return false;
     }

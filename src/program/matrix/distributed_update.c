@@ -1,4 +1,4 @@
-/* dealt_update.c - whole matrices, dealt to owners (whole_place.c).
+/* distributed_update.c - whole matrices, distributed to owners (matrix_placement.c).
  *
  * With sharded optimizer state (ZeRO), or where tensor parallelism cuts the matrix, every rank has
  * a shard of each direction.  To gather them would bring all matrices to all ranks, S bytes to each
@@ -19,7 +19,7 @@
  * to whom has least (LPT).  At most MOST_OWNERS ranks along the axis own something: each owner has
  * a program of its own (classes.c). */
 #include "program/param_groups.h"
-#include "program/whole_update.h"
+#include "program/matrix/matrix_update.h"
 
 enum { ALIGN = 64 }; /* bytes; shards begin so, as memory is laid out */
 
@@ -42,19 +42,19 @@ typedef struct deal {
     int sent, held;
 } deal;
 
-bool sk_is_dealt_cut(const sk_lowering *e, const sk_param_plan *q)
+bool sk_is_distributed_shard(const sk_lowering *e, const sk_param_plan *q)
 {
-    return q->update.how[e->whole->axis] == SK_SPLIT;
+    return q->update.how[e->matrices->axis] == SK_SPLIT;
 }
 
 /* An owner can have only factors that are brought to it, or that all ranks have. */
-bool sk_is_dealt(const sk_lowering *e, const sk_param_plan *q)
+bool sk_is_distributed(const sk_lowering *e, const sk_param_plan *q)
 {
-    if (!sk_whole_kind_of(e, q)->dealt) return false;
-    if (sk_is_dealt_cut(e, q)) return sk_whole_factors_dealt(e, q);
+    if (!sk_matrix_kind_of(e, q)->distributed) return false;
+    if (sk_is_distributed_shard(e, q)) return sk_matrix_factors_distributed(e, q);
     for (int side = 0; side < 2; side++) {
-        int i = sk_whole_factor(e, q, side);
-        if (i >= 0 && e->p->params.v[i].update.how[e->whole->axis] == SK_SPLIT) return false;
+        int i = sk_matrix_factor(e, q, side);
+        if (i >= 0 && e->p->params.v[i].update.how[e->matrices->axis] == SK_SPLIT) return false;
     }
     return true;
 }
@@ -111,7 +111,7 @@ static item *heaviest(const deal *d)
 
 static void choose_owners(deal *d)
 {
-    int owners = d->e->whole->owners;
+    int owners = d->e->matrices->owners;
     double *work = sk_many(d->e->tmp, double, owners);
     int64_t *bytes = sk_many(d->e->tmp, int64_t, owners), longest = 0;
     for (item *x; (x = heaviest(d));) {
@@ -153,10 +153,10 @@ static void exchange(const deal *d, int from, int to, const char *what)
 }
 
 /* Shards of all ranks come together over the axis; part[n]: each of them. */
-static sk_whole_shard collect(const deal *d, const item *x, int *part)
+static sk_matrix_shard collect(const deal *d, const item *x, int *part)
 {
     const sk_param_plan *q = &d->e->p->params.v[x->param];
-    sk_whole_shard to = {.state = q->update};
+    sk_matrix_shard to = {.state = q->update};
     to.state.how[d->axis] = SK_REPLICATE;
     const char *name = sk_print(d->e->p->arena, "%s of all", q->tensor->name);
     to.buf = sk_lower_buffer(d->e, name, q->tensor, SK_WIRE, d->type,
@@ -174,15 +174,15 @@ static void own(const deal *d, const item *x, const deal *factors)
 {
     sk_param_plan *q = &d->e->p->params.v[x->param];
     int *part = sk_many(d->e->tmp, int, d->n), *of_factor = sk_many(d->e->tmp, int, d->n);
-    sk_whole_shard to = collect(d, x, part), factor[2];
-    sk_whole_factors(d->e, q, factor);
+    sk_matrix_shard to = collect(d, x, part), factor[2];
+    sk_matrix_factors(d->e, q, factor);
     d->e->at.every = factors->items ? d->e->p->params.v[factors->v[0].param].every : 0;
     for (int i = 0; i < factors->items; i++)
         for (int side = 0; side < 2; side++)
-            if (factors->v[i].param == sk_whole_factor(d->e, q, side))
+            if (factors->v[i].param == sk_matrix_factor(d->e, q, side))
                 factor[side] = collect(factors, &factors->v[i], of_factor);
     d->e->at.every = 0;
-    int step = sk_whole_step(d->e, q, &to, factor, sk_whole_kind_of(d->e, q)->cut);
+    int step = sk_matrix_step(d->e, q, &to, factor, sk_matrix_kind_of(d->e, q)->cut);
     for (int k = 0; k < d->n; k++)
         if (d->e->p->bufs.v[part[k]].bytes) sk_lower_move(d->e, SK_DO_SLICE, step, part[k]);
 }
@@ -190,7 +190,7 @@ static void own(const deal *d, const item *x, const deal *factors)
 static void pass(const deal *d, int which)
 {
     for (int i = 0; i < d->items; i++)
-        sk_whole_pass(d->e, d->v[i].param, which, d->v[i].sent, d->sums);
+        sk_matrix_pass(d->e, d->v[i].param, which, d->v[i].sent, d->sums);
 }
 
 /* Factors that ZeRO shards, to the owners of their matrices. */
@@ -201,8 +201,8 @@ static deal deal_factors(const deal *m)
     int64_t *bytes = sk_many(e->tmp, int64_t, m->n), longest = 0;
     d.v = sk_many(e->tmp, item, 2 * m->items + 1);
     for (int i = 0; i < 2 * m->items; i++) {
-        int factor = sk_whole_factor(e, &e->p->params.v[m->v[i / 2].param], i % 2);
-        if (!sk_whole_factor_cut(e, factor)) continue;
+        int factor = sk_matrix_factor(e, &e->p->params.v[m->v[i / 2].param], i % 2);
+        if (!sk_matrix_factor_cut(e, factor)) continue;
         item *x = &d.v[d.items++];
         *x = item_of(&d, factor);
         x->owner = m->v[i / 2].owner;
@@ -235,9 +235,9 @@ static void send_factors(deal *d)
 static deal deal_of(sk_lowering *e, const int *params, int n, int sums)
 {
     deal d = {.e = e,
-              .axis = e->whole->axis,
-              .n = e->l->mesh.size[e->whole->axis],
-              .type = sk_whole_type(e, &e->p->params.v[*params]),
+              .axis = e->matrices->axis,
+              .n = e->l->mesh.size[e->matrices->axis],
+              .type = sk_matrix_type(e, &e->p->params.v[*params]),
               .sums = sums,
               .items = n};
     d.v = sk_many(e->tmp, item, n);
@@ -249,7 +249,7 @@ static deal deal_of(sk_lowering *e, const int *params, int n, int sums)
     return d;
 }
 
-void sk_lower_dealt(sk_lowering *e, const int *params, int n, int sums)
+void sk_lower_distributed(sk_lowering *e, const int *params, int n, int sums)
 {
     deal d = deal_of(e, params, n, sums);
     deal factors = deal_factors(&d);
@@ -275,10 +275,10 @@ void sk_lower_dealt(sk_lowering *e, const int *params, int n, int sums)
 static void own_copy(const deal *d, const item *x)
 {
     sk_param_plan *q = &d->e->p->params.v[x->param];
-    sk_whole_shard factor[2];
-    sk_whole_factors(d->e, q, factor);
-    int step = sk_whole_step(d->e, q, &(sk_whole_shard){x->sent, q->update}, factor,
-                             sk_whole_kind_of(d->e, q)->cut);
+    sk_matrix_shard factor[2];
+    sk_matrix_factors(d->e, q, factor);
+    int step = sk_matrix_step(d->e, q, &(sk_matrix_shard){x->sent, q->update}, factor,
+                              sk_matrix_kind_of(d->e, q)->cut);
     sk_lower_move(d->e, SK_DO_SLICE, step, x->sent);
 }
 
@@ -298,7 +298,7 @@ static void gather_steps(const deal *d)
     sk_lower_start(d->e, call, SK_FLIES_NOT);
 }
 
-void sk_lower_dealt_copies(sk_lowering *e, const int *params, int n, int sums)
+void sk_lower_distributed_replicas(sk_lowering *e, const int *params, int n, int sums)
 {
     deal d = deal_of(e, params, n, sums);
     d.held = blocks(&d, "steps");

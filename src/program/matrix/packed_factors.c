@@ -1,15 +1,15 @@
 /* packed_factors.c - how Kronecker factors travel (Osawa et al. 2019; Pauloski et al. 2020).
  *
  * A factor is symmetric: behind the last contribution, half of it is packed (kernel/symmetric.h),
- * and what is reduced, scattered by ZeRO, dealt to owners and gathered is that, n rows of n / 2 + 1
- * numbers.  Where the optimizer works on the matrix it is unpacked.  Where nothing is sent, nothing
- * is packed.
+ * and what is reduced, scattered by ZeRO, distributed to owners and gathered is that, n rows of n /
+ * 2 + 1 numbers.  Where the optimizer works on the matrix it is unpacked.  Where nothing is sent,
+ * nothing is packed.
  *
  * Nodes make factors, and products of the backward pass for them, only in every so many updates, if
  * the optimizer has a knob that says so (sk_optim.factor_interval); their calls, too. */
 #include "base/strings.h"
 #include "kernel/symmetric.h"
-#include "program/whole_update.h"
+#include "program/matrix/matrix_update.h"
 
 #include <string.h>
 
@@ -28,7 +28,7 @@ const sk_tensor *sk_extra_sent(const sk_lowering *e, const sk_tensor *t)
     return t->packed && travels(e, t) ? t->packed : t;
 }
 
-double sk_whole_knob(const sk_lowering *e, const sk_param_plan *q, int knob)
+double sk_matrix_knob(const sk_lowering *e, const sk_param_plan *q, int knob)
 {
     if (q->group) return e->opts->groups[q->group - 1].knob[knob];
     return e->opts->knob ? e->opts->knob[knob] : q->optim->knobs[knob].usual;
@@ -40,7 +40,7 @@ int sk_extra_every(const sk_lowering *e, const sk_tensor *t)
     int param = t->packed ? e->plan.param_of[t->of->id] : -1;
     const sk_param_plan *q = param < 0 ? NULL : &e->p->params.v[param];
     if (!q || !q->optim || !q->optim->factor_interval) return 0;
-    int every = (int)sk_whole_knob(e, q, q->optim->factor_interval - 1);
+    int every = (int)sk_matrix_knob(e, q, q->optim->factor_interval - 1);
     return every > 1 ? every : 0;
 }
 

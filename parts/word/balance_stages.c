@@ -1,10 +1,10 @@
-/* balance.c - stages of equal cost instead of equal numbers of layers
+/* balance_stages.c - the word `balance`: stages of equal cost instead of equal numbers of layers
  * (src/layout/stage_balance.c). */
 #include "layout/word.h"
 
 static bool works(const sk_layout *l) { return l->stage_axis >= 0; }
 
-const sk_word sk_word_balance = {
+const sk_word sk_word_balance_stages = {
     .name = "balance",
     .doc = "stages of equal cost instead of equal numbers of layers",
     .sentence = {"balanced"},
