@@ -58,6 +58,7 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
 {
     int axis = -1, level = sk_dice_pick(d, 0, 3);
     for (int a = 0; a < l->mesh.n; a++) {
+        if (sk_layout_local(l, a)) continue; /* replicas share no shards */
         bool batch = l->split[a][0] == 'b', odd = l->split[a][0] == 't' && sk_dice_one_in(d, 4);
         if ((batch || odd) && (axis < 0 || sk_dice_one_in(d, 2))) axis = a;
     }

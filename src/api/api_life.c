@@ -32,6 +32,7 @@ static sk_status load_model(life *l)
                        (sk_chunk_share){l->rank, s->n_ranks}));
     sk_run_shards(l->run, &l->arena, &boxes, &n);
     n = sk_shards_sort(&s->graph, boxes, n);
+    for (int i = 0; i < n; i++) boxes[i] = sk_shard_each(&boxes[i]);
     SK_TRY(sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n_shapes, boxes, n));
     sk_run_average_shards(l->run, &l->arena, &boxes, &n);
     SK_TRY(sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n_shapes, boxes, n));
@@ -87,7 +88,8 @@ static sk_status serve(life *l)
         st = sk_run_step(l->run, &b->in, &out);
         break;
     case SK_REQUEST_VALIDATE:
-        st = sk_run_validate(l->run, b->batch, &out);
+        st = sk_run_mean(l->run);
+        if (!st) st = sk_run_validate(l->run, b->batch, &out);
         break;
     case SK_REQUEST_PULL:
         st = sk_run_pull(l->run);

@@ -30,6 +30,8 @@ enum {
     SK_AXIS_NAME = 16,
     SK_SCHEDULE_NAME = 128,
     SK_CODEC_NAME = 16,
+    SK_SYNC_NAME = 16,
+    SK_MAX_SYNC_KNOB = 4,
     SK_MOST_WORDS = 64 /* of the table in word.h */
 };
 
@@ -57,6 +59,13 @@ typedef enum sk_offload_kind {
 } sk_offload_kind;
 extern const char *const sk_placement_names[SK_N_PLACEMENTS],
     *const sk_offload_kind_names[SK_N_OFFLOAD_KINDS];
+
+/* How replicas along an axis synchronise (program/sync.h), as "diloco:50:lr=0.7". */
+typedef struct sk_axis_sync {
+    char name[SK_SYNC_NAME]; /* of a part of parts/sync; empty: gradients are summed every step */
+    int every;               /* steps from one synchronisation to the next */
+    double knob[SK_MAX_SYNC_KNOB]; /* in the order of the part's */
+} sk_axis_sync;
 
 typedef struct sk_layout {
     sk_mesh mesh;
@@ -96,7 +105,8 @@ typedef struct sk_layout {
     bool feedback;                  /* error feedback of that codec */
     int copy; /* ranks side by side along the shard axis that keep a second copy of gathered weights
                  for the rest of a step, split over them; 0: none */
-    int own[SK_MOST_WORDS]; /* of words without a member above: sk_word_value() */
+    sk_axis_sync sync[SK_MAX_AXES]; /* by axis: the replicas along it have weights of their own */
+    int own[SK_MOST_WORDS];         /* of words without a member above: sk_word_value() */
 } sk_layout;
 
 /* How a layout says what other programs call `word`; NULL: not known. */
@@ -119,13 +129,23 @@ bool sk_layout_splits(const sk_layout *l, int axis, char letter);
 /* Does the axis split letters other than the batch?  Then ranks along it have replicated results.
  */
 bool sk_layout_repeats(const sk_layout *l, int axis);
-/* The axis that is the k-th to split dims: the mesh's last axis first.  One axis comes last of all:
- * for the batch, an axis that splits other letters too (experts: it must be free to exchange one
- * for the other); for other dims, the axis that shards parameters (its shards lie side by side). */
+/* The axis that is the k-th to split dims: the mesh's last axis first.  The batch is split over
+ * replicas before all else, so that each has the same samples whatever its own ranks do.  One axis
+ * comes last of all: for the batch, an axis that splits other letters too (experts: it must be free
+ * to exchange one for the other); for other dims, the axis that shards parameters (its shards lie
+ * side by side). */
 int sk_layout_cutter(const sk_layout *l, bool batch, int k);
 /* The axis over which gradients may be encoded: the shard axis, or the first that splits the batch;
  * -1: none. */
 int sk_layout_code_axis(const sk_layout *l, char batch);
+
+/* Do ranks along the axis have weights of their own between synchronisations?  Is there such an
+ * axis; how many replicas are there over all such axes, and which is the one at these coordinates?
+ */
+bool sk_layout_local(const sk_layout *l, int axis);
+bool sk_layout_any_local(const sk_layout *l);
+int sk_layout_replicas(const sk_layout *l);
+int sk_layout_replica_of(const sk_layout *l, const int *coord);
 
 /* Is the letter marked '^': some operand is gathered along it while others are split? */
 bool sk_node_gathers(const sk_node *n, char letter);
@@ -162,7 +182,7 @@ typedef struct sk_extent {
 } sk_extent;
 
 /* The shard of a tensor that a rank has.  Micro-batch `micro` of n_micro splits the batch letter
- * before any axis does; micro < 0 takes all of the batch. */
+ * before any axis does but those of replicas; micro < 0 takes all of the batch. */
 sk_extent sk_shard_of(const sk_graph *g, const sk_layout *l, const char *letters, const sk_state *s,
                       const int *coord, int micro, int n_micro);
 void sk_cut(int64_t n, int i, int p, int64_t *from, int64_t *to);

@@ -23,17 +23,20 @@ void sk_cut(int64_t n, int i, int p, int64_t *from, int64_t *to)
     *to = n * (i + 1) / p;
 }
 
-static bool cuts_last(const sk_layout *l, bool batch, int axis)
+/* 0: before the others, 2: behind them. */
+static int cuts_when(const sk_layout *l, bool batch, int axis)
 {
-    return batch ? l->split[axis][0] == SK_LETTER_BATCH && l->split[axis][1]
-                 : axis == l->shard_axis;
+    if (batch && sk_layout_local(l, axis)) return 0;
+    bool last =
+        batch ? l->split[axis][0] == SK_LETTER_BATCH && l->split[axis][1] : axis == l->shard_axis;
+    return last ? 2 : 1;
 }
 
 int sk_layout_cutter(const sk_layout *l, bool batch, int k)
 {
-    for (int last = 0; last < 2; last++)
+    for (int when = 0; when < 3; when++)
         for (int a = l->mesh.n - 1; a >= 0; a--)
-            if (cuts_last(l, batch, a) == last && !k--) return a;
+            if (cuts_when(l, batch, a) == when && !k--) return a;
     return 0;
 }
 
@@ -42,8 +45,32 @@ int sk_layout_code_axis(const sk_layout *l, char batch)
     if (l->shard_axis >= 0) return l->shard_axis;
     int found = -1;
     for (int a = 0; a < l->mesh.n; a++)
-        if (sk_layout_splits(l, a, batch) && (found < 0 || l->mesh.size[found] < 2)) found = a;
+        if (sk_layout_splits(l, a, batch) && !sk_layout_local(l, a) &&
+            (found < 0 || l->mesh.size[found] < 2))
+            found = a;
     return found;
+}
+
+bool sk_layout_local(const sk_layout *l, int axis)
+{
+    return *l->sync[axis].name && l->mesh.size[axis] > 1;
+}
+
+int sk_layout_replicas(const sk_layout *l)
+{
+    int n = 1;
+    for (int a = 0; a < l->mesh.n; a++) n *= sk_layout_local(l, a) ? l->mesh.size[a] : 1;
+    return n;
+}
+
+bool sk_layout_any_local(const sk_layout *l) { return sk_layout_replicas(l) > 1; }
+
+int sk_layout_replica_of(const sk_layout *l, const int *coord)
+{
+    int at = 0;
+    for (int a = 0; a < l->mesh.n; a++)
+        if (sk_layout_local(l, a)) at = at * l->mesh.size[a] + coord[a];
+    return at;
 }
 
 bool sk_state_equal(const sk_state *a, const sk_state *b)
@@ -93,28 +120,45 @@ int sk_letter_reduction_blocks(const sk_graph *g, char letter)
                                letter == g->batch ? SK_REDUCTION_BLOCKS_MAX : 16);
 }
 
+typedef struct range { /* of one dim, and of its reduction blocks */
+    int64_t from, to;
+    int *cells;
+} range;
+
+static void cut(range *r, int i, int p)
+{
+    int64_t lo, hi;
+    sk_cut(r->to - r->from, i, p, &lo, &hi);
+    r->to = r->from + hi;
+    r->from += lo;
+    sk_tree_part(&r->cells[0], &r->cells[1], i, p);
+}
+
+/* The axes that split dim d of the state, replicas or the others. */
+static void cut_by_axes(range *r, const sk_layout *l, bool batch, bool local, const sk_state *s,
+                        int d, const int *coord)
+{
+    for (int k = 0; k < l->mesh.n; k++) {
+        int a = sk_layout_cutter(l, batch, k);
+        if (s->how[a] == SK_SPLIT && s->dim[a] == d && sk_layout_local(l, a) == local)
+            cut(r, coord[a], l->mesh.size[a]);
+    }
+}
+
 /* In canonical order shards are whole reduction blocks, assigned as the tree of sums goes. */
 sk_extent sk_shard_of(const sk_graph *g, const sk_layout *l, const char *letters, const sk_state *s,
                       const int *coord, int micro, int n_micro)
 {
     sk_extent e = {.n = (int)strlen(letters)};
     for (int d = 0; d < e.n; d++) {
-        int64_t from = 0, to = e.full[d] = g->size[(int)letters[d] & 127];
+        bool batch = letters[d] == g->batch;
         int *cells = e.cells[d];
+        range r = {.to = e.full[d] = g->size[(int)letters[d] & 127], .cells = cells};
         cells[1] = cells[2] = l->canonical ? sk_letter_reduction_blocks(g, letters[d]) : 0;
-        if (letters[d] == g->batch && micro >= 0) {
-            sk_cut(to, micro, n_micro, &from, &to);
-            sk_tree_part(&cells[0], &cells[1], micro, n_micro);
-        }
-        for (int k = 0; k < l->mesh.n; k++) {
-            int a = sk_layout_cutter(l, letters[d] == g->batch, k);
-            if (s->how[a] != SK_SPLIT || s->dim[a] != d) continue;
-            int64_t lo, hi;
-            sk_cut(to - from, coord[a], l->mesh.size[a], &lo, &hi);
-            to = from + hi;
-            from += lo;
-            sk_tree_part(&cells[0], &cells[1], coord[a], l->mesh.size[a]);
-        }
+        cut_by_axes(&r, l, batch, true, s, d, coord);
+        if (batch && micro >= 0) cut(&r, micro, n_micro);
+        cut_by_axes(&r, l, batch, false, s, d, coord);
+        int64_t from = r.from, to = r.to;
         sk_assert(from >= 0 && from <= to && to <= e.full[d]);
         if (l->canonical) {
             sk_assert(0 <= cells[0] && cells[0] <= cells[1] && cells[1] <= cells[2]);

@@ -29,7 +29,8 @@ SK_ACT(SENT, .name = "sent", .moves = true, .print = print_sent)
 /* out[0] = {squared gradients, sums of the graph, reduction blocks of the loss}, as this rank has
  * them; out[1]: squared gradients as an exact number, in deterministic order */
 SK_ACT(STATS, .name = "stats", .operands = stats_operands, .bytes = stats_bytes)
-/* from in[0], in[1]: loss, norm, and the factor for gradients; in[2]: what SUMSQ added up, or -1 */
+/* from in[0], in[1]: loss, norm, and the factor for gradients; in[2]: what SUMSQ added up, or -1.
+ * With replicas these are of one replica, and in[3], in[4] those of all, for loss and norm */
 SK_ACT(CLIP, .name = "clip", .print = print_clip)
 /* one pass of the optimizer over this rank's shard of one parameter: in[] gradient, sums of the
  * pass before, state, scalars (SK_IN_SCALARS); out[] weights, sums of this pass, master */
@@ -48,6 +49,8 @@ SK_ACT(PEND, .name = "pend", .host = true)
 SK_ACT(SQUARES, .name = "squares", .host = true)
 /* out[0] = in[0], new state of a whole matrix; in a skipped step nothing */
 SK_ACT(KEEP, .name = "keep")
+/* out[] = sums of in[], each times a number (kernel/combine.h); an output may be an input */
+SK_ACT(COMBINE, .name = "combine")
 /* out[0] += the squares of in[0], a gradient of `param`, if this rank counts them */
 SK_ACT(SUMSQ, .name = "sumsq", .operands = add_operands, .plain = true)
 /* start to copy in[0] to out[0], in another memory; copies are done in the order of their starts */

@@ -75,7 +75,7 @@ int sk_lower_average(sk_lowering *e, int param)
 {
     const sk_param_plan q = e->p->params.v[param];
     int from = sk_param_average(&q);
-    if (q.tensor->type == SK_F32) return from;
+    if (q.tensor->type == e->p->bufs.v[from].type) return from;
     int to = sk_lower_piece(e, q.tensor, SK_WIRE, &q.update, -1);
     sk_inst *in = sk_lower_inst(e, SK_DO_NARROW);
     in->in[0] = from;

@@ -145,7 +145,7 @@ static bool same_inst(const sk_program *own, const sk_program *p, int pc)
     return a->act == b->act && same_node(a->node, b->node) && a->add == b->add &&
            a->call == b->call && a->copy == b->copy && a->tag == b->tag && a->sent == b->sent &&
            a->micro == b->micro && a->param == b->param && a->pass == b->pass &&
-           a->every == b->every && !memcmp(a->in, b->in, sizeof a->in) &&
+           sk_insts_due_alike(a, b) && !memcmp(a->in, b->in, sizeof a->in) &&
            !memcmp(a->out, b->out, sizeof a->out) &&
            (!message || a->peer == sk_program_peer(p, own->rank, b->peer));
 }

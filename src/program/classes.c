@@ -17,6 +17,7 @@ enum { MOST = 1024 }; /* classes */
 
 typedef struct cutter { /* the axes that cut one letter */
     int axis[SK_MAX_AXES + 1], n;
+    int n_local;   /* the first so many are of replicas, which cut before micro-batches do */
     uint64_t *key; /* of the sizes, by combination of coordinates */
 } cutter;
 
@@ -88,7 +89,9 @@ static void find_axes(const sk_graph_plan *plan, const cuts *in_use, char letter
     const sk_layout *l = &plan->layout;
     for (int k = 0; k < l->mesh.n; k++) {
         int a = sk_layout_cutter(l, letter == plan->graph->batch, k);
-        if (in_use->of[(int)letter & 127] >> a & 1) c->axis[c->n++] = a;
+        if (!(in_use->of[(int)letter & 127] >> a & 1)) continue;
+        c->axis[c->n++] = a;
+        c->n_local += letter == plan->graph->batch && sk_layout_local(l, a);
     }
     int last = code_axis(plan, letter);
     if (last >= 0) c->axis[c->n++] = last;
@@ -101,13 +104,15 @@ static void find_axes(const sk_graph_plan *plan, const cuts *in_use, char letter
 static int64_t size_of(const sk_mesh *m, const cutter *c, const int *coord, unsigned set, int k,
                        int64_t n, int pieces, int cells)
 {
-    int64_t from, to, size;
+    int64_t from, to, size = n;
     int first = 0, end = cells;
-    sk_cut(n, k, pieces, &from, &to);
-    sk_tree_part(&first, &end, k, pieces);
-    size = to - from;
-    for (int i = 0; i < c->n; i++) {
-        if (!(set >> i & 1)) continue;
+    for (int i = 0; i <= c->n; i++) {
+        if (i == c->n_local) {
+            sk_cut(size, k, pieces, &from, &to);
+            sk_tree_part(&first, &end, k, pieces);
+            size = to - from;
+        }
+        if (i == c->n || !(set >> i & 1)) continue;
         sk_cut(size, coord[i], m->size[c->axis[i]], &from, &to);
         sk_tree_part(&first, &end, coord[i], m->size[c->axis[i]]);
         size = to - from;

@@ -134,6 +134,8 @@ static const station for_one[] = {
     {"algorithms", "how collectives are done, and their workspace", sk_choose_algorithms},
     {"offload", "copies from and to other memories", sk_place_offload_copies},
     {"workspaces", "scratch of GPU launches that need much", sk_plan_workspaces},
+    {"replicas", "no task waits for another replica; where the mean of replicas ends",
+     sk_check_replicas},
     {"numbering", "buffers by first use, calls by start", number},
     {"flops", "operations of each instruction", count_flops},
     {"memory", "the place of every buffer", plan_memory},

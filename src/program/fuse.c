@@ -148,7 +148,7 @@ static bool proved_all(const sk_fuse_site *s, const sk_fuse_set *x)
         int pc = x->pcs[i];
         if (pc < s->from || pc >= s->to || (i && pc <= x->pcs[i - 1])) return false;
         if (s->p->insts.v[pc].workspace >= 0) return false; /* its workspace is its own */
-        if (s->p->insts.v[pc].every != s->p->insts.v[x->pcs[0]].every) return false;
+        if (!sk_insts_due_alike(&s->p->insts.v[pc], &s->p->insts.v[x->pcs[0]])) return false;
         if (!proved_one(s, x, i)) return false;
     }
     return true;

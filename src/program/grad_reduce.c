@@ -27,8 +27,10 @@ static int kth_axis(const sk_lowering *e, int k)
     return sk_layout_cutter(l, l->canonical, l->mesh.n - 1 - k);
 }
 
+/* Replicas sum no gradients with each other. */
 static bool partial_over(const sk_lowering *e, const sk_param_plan *q, int axis)
 {
+    if (sk_layout_local(e->l, axis)) return false;
     if (axis == e->l->shard_axis && sk_lower_is_cut(e, q)) return false; /* scattered or sliced */
     if (axis == sk_lower_code_axis(e) && sk_lower_grads_as(e, q)) return false; /* sum_coded() */
     return e->plan.grad_made[q->tensor->id].how[axis] == SK_PARTIAL;

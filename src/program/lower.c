@@ -215,6 +215,7 @@ static sk_status train_section(sk_lowering *e)
     SK_TRY(sk_lower_async(e));
     SK_TRY(sk_noise_begin(e));
     SK_TRY(sk_lower_late(e));
+    sk_lower_replica_begin(e);
     SK_TRY(do_tasks(e));
     sk_lower_grads_end(e);
     sk_lower_update(e);
@@ -224,6 +225,7 @@ static sk_status train_section(sk_lowering *e)
 static sk_status forward_section(sk_lowering *e)
 {
     section_begin(e, false);
+    sk_lower_replica_mean(e);
     SK_TRY(do_tasks(e));
     if (e->g->loss) sk_lower_report(e);
     return SK_OK;
@@ -246,6 +248,7 @@ sk_status sk_lower(sk_lowering *e)
     if (p->optim) SK_TRY(train_section(e));
     p->n_train = p->insts.n;
     if (e->opts->validate || !p->optim) SK_TRY(forward_section(e));
+    else sk_lower_replica_mean(e);
     if (!e->g->loss && e->g->logits) { /* sampling reads them */
         sk_state whole = sk_state_settled(&p->spread.made[e->g->logits->id]);
         e->at.micro = 0;

@@ -39,6 +39,7 @@ sk_inst sk_inst_like(const sk_inst *place, sk_act act)
                   .phase = place->phase,
                   .work = place->work,
                   .region = place->region,
+                  .mean = place->mean,
                   .parts = 1,
                   .ring = -1,
                   .call = -1,
@@ -59,10 +60,12 @@ sk_inst *sk_lower_inst(sk_lowering *e, sk_act act)
                            .layer = e->at.layer,
                            .phase = e->at.phase,
                            .work = e->at.work,
-                           .region = e->at.region};
+                           .region = e->at.region,
+                           .mean = e->at.mean};
     sk_inst *in = sk_push(e->tmp, &e->p->insts);
     *in = sk_inst_like(&place, act);
     in->every = e->at.every;
+    in->sync = e->at.sync;
     return in;
 }
 

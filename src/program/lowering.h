@@ -104,8 +104,10 @@ typedef struct sk_place {
     int micro, layer;
     sk_phase phase;
     sk_task_kind work;
-    int region; /* of the instructions that are being written: inst.region */
-    int every;  /* the same: inst.every */
+    int region;       /* of the instructions that are being written: inst.region */
+    int every;        /* the same: inst.every */
+    sk_step_due sync; /* the same */
+    bool mean;        /* the same */
 } sk_place;
 
 struct sk_graph_plan {
@@ -120,6 +122,7 @@ struct sk_graph_plan {
 /* What `lower` and the passes behind it share. */
 typedef struct sk_lowering {
     sk_program *p;
+    int *changes;      /* by parameter: what fragments of replicas sent (replica_sync.c); or NULL */
     sk_arena *tmp;     /* what only the passes need, and lists of the program while they grow */
     const sk_graph *g; /* the given one; from `recompute` on, with clones */
     const sk_layout *l;
@@ -289,6 +292,8 @@ void sk_lower_error(sk_lowering *e, sk_param_plan *q,
 sk_status sk_plan_params(sk_lowering *e);
 sk_state sk_update_state(const sk_lowering *e, const sk_tensor *t); /* as the optimizer sees it */
 bool sk_lower_is_cut(const sk_lowering *e, const sk_param_plan *q); /* the optimizer sees a shard */
+/* A buffer that is kept beside a parameter, sharded as the optimizer sees it. */
+int sk_lower_kept_state(sk_lowering *e, const char *name, const sk_param_plan *q, sk_dtype type);
 /* Is this rank, of those of the stages that have a shard in state s, the first? */
 bool sk_lower_first(const sk_lowering *e, const sk_state *s, uint64_t stages);
 bool sk_lower_per_task(const sk_lowering *e); /* gradients are reduced task by task */
@@ -332,6 +337,14 @@ sk_inst *sk_lower_pass(sk_lowering *e, int param, int pass);
 void sk_lower_whole_weights(sk_lowering *e); /* gathers the shards that were updated */
 void sk_lower_report(sk_lowering *e);
 sk_status sk_lower_late(sk_lowering *e); /* starts the delayed updates of the step before */
+
+/* replica_sync.c: replicas agree on their weights, in some steps: what is kept for it of a
+ * parameter, what begins a step, what follows its update. */
+void sk_plan_replica(sk_lowering *e, sk_param_plan *q);
+void sk_lower_replica_begin(sk_lowering *e);
+void sk_lower_replica_sync(sk_lowering *e);
+void sk_lower_replica_mean(sk_lowering *e); /* before validation: the mean of their weights */
+sk_status sk_check_replicas(sk_lowering *e);
 
 /* averaged.c: averages of weights.  Can they be had; does the current section read the average of
  * a parameter in its place; the shard of that, in the type of the weights; the end of a step. */

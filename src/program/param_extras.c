@@ -24,6 +24,9 @@ static void plan_extra(sk_lowering *e, const sk_tensor *t)
                          .stored = -1,
                          .shard = -1,
                          .master = -1,
+                         .mean = -1,
+                         .anchor = -1,
+                         .outer_momentum = -1,
                          .ema = -1,
                          .scalars = -1,
                          .error = -1};

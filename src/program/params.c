@@ -52,7 +52,7 @@ static int kept(sk_lowering *e, const char *name, const sk_tensor *t, sk_kind ki
 }
 
 /* The state of the optimizer, which has a type of its own. */
-static int kept_state(sk_lowering *e, const char *name, const sk_param_plan *q, sk_dtype type)
+int sk_lower_kept_state(sk_lowering *e, const char *name, const sk_param_plan *q, sk_dtype type)
 {
     int b = kept(e, name, q->tensor, SK_OPTIM, &q->update);
     sk_buffer *x = &e->p->bufs.v[b];
@@ -62,13 +62,14 @@ static int kept_state(sk_lowering *e, const char *name, const sk_param_plan *q, 
 }
 
 /* Is this rank the owner of a shard that several have?  The owner is the first along every axis
- * over which it is replicated. */
+ * over which it is replicated; each replica (sync=..) has owners of its own. */
 bool sk_lower_first(const sk_lowering *e, const sk_state *s, uint64_t stages)
 {
     for (int a = 0; a < e->l->mesh.n; a++) {
         if (a == e->l->stage_axis) {
             if (stages && (stages & ((1ull << e->p->stage) - 1))) return false;
-        } else if (s->how[a] == SK_REPLICATE && e->p->coord[a]) return false;
+        } else if (s->how[a] == SK_REPLICATE && e->p->coord[a] && !sk_layout_local(e->l, a))
+            return false;
     }
     return true;
 }
@@ -116,14 +117,14 @@ static sk_status plan_grad(sk_lowering *e, sk_param_plan *q)
     q->n_state = t->bias_update != 0 ? 0 : q->optim->n_state;
     for (int s = 0; s < q->n_state; s++) {
         name = sk_print(p->arena, "%s.%s.%s", t->name, q->optim->name, q->optim->state[s]);
-        q->state[s] = kept_state(e, name, q, sk_lower_state_type(e, q));
+        q->state[s] = sk_lower_kept_state(e, name, q, sk_lower_state_type(e, q));
         p->bufs.v[q->state[s]].zero = true;
         SK_TRY(sk_lower_blocks(e, q, s));
     }
     plan_scalars(e, q);
     if (!e->opts->late || !sk_lower_hosted(e, t) || q->n_state == SK_MAX_STATE) return SK_OK;
     name = sk_print(p->arena, "%s.%s.pending", t->name, q->optim->name);
-    q->state[q->n_state] = kept_state(e, name, q, SK_F32);
+    q->state[q->n_state] = sk_lower_kept_state(e, name, q, SK_F32);
     p->bufs.v[q->state[q->n_state++]].zero = true;
     return SK_OK;
 }
@@ -191,6 +192,9 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
                          .master = -1,
                          .grad = -1,
                          .grad_shard = -1,
+                         .mean = -1,
+                         .anchor = -1,
+                         .outer_momentum = -1,
                          .ema = -1,
                          .scalars = -1,
                          .error = -1};
@@ -208,13 +212,14 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
     if (!e->opts->optim) return SK_OK;
     bool moves = q->optim->perturb && t->bias_update == 0;
     if (t->type != SK_F32 || sk_lower_hosted(e, t) || moves)
-        q->master = kept_state(e, sk_print(p->arena, "%s.master", t->name), q, SK_F32);
+        q->master = sk_lower_kept_state(e, sk_print(p->arena, "%s.master", t->name), q, SK_F32);
     SK_TRY(sk_matrix_fits(e, q));
     SK_TRY(plan_grad(e, q));
     if (p->ema > 0) {
-        q->ema = kept_state(e, sk_print(p->arena, "%s.ema", t->name), q, SK_F32);
+        q->ema = sk_lower_kept_state(e, sk_print(p->arena, "%s.ema", t->name), q, SK_F32);
         p->bufs.v[q->ema].zero = true;
     }
+    sk_plan_replica(e, q);
     if (e->l->feedback && sk_lower_grads_as(e, q)) sk_lower_error(e, q, set);
     return SK_OK;
 }

@@ -4,7 +4,8 @@
  * simulate prices it, verify proves it, explain prints it.  A program is open
  * data in one arena: buffers with fixed offsets in one heap, and instructions
  * that name buffers.  It holds two sections over the same memory: [0, n_train)
- * is a training step, [n_train, n) a validation step (forward only).
+ * is a training step, [n_train, n) a validation step (forward only).  Where replicas have weights
+ * of their own, [n_train, n_mean) takes the mean of these, and validation follows it.
  *
  * Invariants, each checked by verify and broken by a test:
  *   P1  the members of a group make the same calls on it, in the same order and updates
@@ -102,6 +103,12 @@ typedef enum sk_act {
 enum { SK_SENT_ALL = -1 };
 enum { SK_IN_SCALARS = SK_MAX_IN - 1 }; /* UPDATE: where in[] has the scalars of the optimizer */
 
+/* An instruction of a synchronisation of replicas runs in steps s with s % steps == at; steps 0: it
+ * runs in every step.  Steps are counted alike by all replicas, updates are not. */
+typedef struct sk_step_due {
+    int steps, at;
+} sk_step_due;
+
 typedef struct sk_inst {
     sk_act act;
     const sk_node
@@ -118,6 +125,7 @@ typedef struct sk_inst {
                           AVERAGE: of weights that such an update has changed */
     int part, parts; /* OP: of a node that runs in parts: steps of a ring, overlap chunks, slices or
                         tiles; 1: it is not split */
+    bool mean;       /* of the section that averages the weights of replicas */
     int region;      /* consecutive instructions with the same number run in slices together; 0:
                         none */
     int ring;        /* OP: the axis of the ring over which operands travel; -1: none */
@@ -138,7 +146,9 @@ typedef struct sk_inst {
     int every;       /* over 1: it runs in the first update of the optimizer and in every so many
                         after it (matrix_ops.c, update_intervals.c); what it makes only KEEP carries out
                         of there */
-    const sk_codec *codec; /* ENCODE, DECODE */
+    sk_step_due sync;                 /* steps in which it runs (replica_sync.c) */
+    const sk_codec *codec;            /* ENCODE, DECODE */
+    const struct sk_combine *combine; /* COMBINE */
     double flops;
     int64_t wire; /* bytes that must leave this rank, by the closed form of the collective */
 } sk_inst;
@@ -217,14 +227,18 @@ typedef struct sk_param_plan {
                                               their work; written by matrix_ops.c */
     int n_matrix_state;
     bool keeps_matrix_state; /* this rank writes it to a checkpoint */
-    int ema;     /* exponential moving average of the weights, in f32 (averaged.c); or -1 */
-    int scalars; /* sk_optim.scalars, one after the other; or -1 */
-    bool lead;   /* this rank writes them to a checkpoint */
-    int error;   /* error feedback of the encoded gradient; dim 0: terms of the sum; or -1 */
-    bool owner;  /* this rank counts the shard in sums over the logical tensor */
-    bool writes; /* this rank writes the stored shard to a checkpoint */
-    bool tells;  /* this rank writes the error of its term of the sum */
-    bool counts; /* SUMSQ: this rank counts its gradient before any reduction */
+    int mean;   /* of the weights (or their average) of replicas, between steps: the buffer of the
+                   gradient, in the type of the weights (replica_sync.c); or -1 */
+    int anchor; /* the weights of the last synchronisation, alike in all replicas; or -1 */
+    int outer_momentum; /* of its steps (sync.h); or -1 */
+    int ema;            /* exponential moving average of the weights, in f32 (averaged.c); or -1 */
+    int scalars;        /* sk_optim.scalars, one after the other; or -1 */
+    bool lead;          /* this rank writes them to a checkpoint */
+    int error;          /* error feedback of the encoded gradient; dim 0: terms of the sum; or -1 */
+    bool owner;         /* this rank counts the shard in sums over the logical tensor */
+    bool writes;        /* this rank writes the stored shard to a checkpoint */
+    bool tells;         /* this rank writes the error of its term of the sum */
+    bool counts;        /* SUMSQ: this rank counts its gradient before any reduction */
     bool decay;
     int tie_group;         /* group of stages that share it, or -1 */
     const sk_tensor *made; /* extras that travel packed (packed_factors.c): as nodes make it; grad
@@ -272,7 +286,7 @@ typedef struct sk_program {
         sk_inst *v;
         int n, cap;
     } insts;
-    int n_train;
+    int n_train, n_mean; /* without replicas n_mean is n_train */
     struct {
         sk_buffer *v;
         int n, cap;
@@ -411,26 +425,39 @@ static inline bool sk_param_matrix_update(const sk_param_plan *q)
 {
     return q->optim && q->optim->matrix && q->tensor->bias_update == 0;
 }
-/* The part of steps that an instruction runs in; does it run after so many updates; and its bytes
- * on the wire, of `bytes` where it runs, in a step on average. */
-static inline double sk_inst_share(const sk_inst *in)
+/* Of how many steps an instruction runs in one, and that as a part of steps; does it run in this
+ * step, after so many updates; and its bytes on the wire, of `bytes` where it runs, in a step on
+ * average. */
+static inline int sk_inst_interval(const sk_inst *in)
 {
-    return in->every > 1 ? 1.0 / in->every : 1;
+    return (in->every > 1 ? in->every : 1) * (in->sync.steps > 1 ? in->sync.steps : 1);
 }
-static inline bool sk_inst_due(const sk_inst *in, int64_t updates)
+static inline double sk_inst_share(const sk_inst *in) { return 1.0 / sk_inst_interval(in); }
+static inline bool sk_inst_due(const sk_inst *in, int64_t step, int64_t updates)
 {
-    return in->every < 2 || updates % in->every == 0;
+    return (in->every < 2 || updates % in->every == 0) &&
+           (in->sync.steps < 2 || step % in->sync.steps == in->sync.at);
 }
 static inline int64_t sk_inst_average(const sk_inst *in, int64_t bytes)
 {
-    return in->every > 1 ? bytes / in->every : bytes;
+    return bytes / sk_inst_interval(in);
 }
-/* The buffer that validation, samples and exported models read in place of the weights: an average
- * of them, sharded as optimizer state is; or -1. */
-static inline int sk_param_average(const sk_param_plan *q)
+/* Do both run in the same steps and updates? */
+static inline bool sk_insts_due_alike(const sk_inst *a, const sk_inst *b)
+{
+    return a->every == b->every && a->sync.steps == b->sync.steps && a->sync.at == b->sync.at;
+}
+/* An average of the weights that this rank keeps, sharded as optimizer state is; or -1. */
+static inline int sk_param_own_average(const sk_param_plan *q)
 {
     if (q->ema >= 0) return q->ema;
     return q->optim && q->optim->average && q->n_state ? q->state[q->optim->average - 1] : -1;
+}
+/* The buffer that validation, samples and exported models read in place of the weights: that
+ * average, or with replicas the mean of theirs; or -1. */
+static inline int sk_param_average(const sk_param_plan *q)
+{
+    return q->mean >= 0 ? q->mean : sk_param_own_average(q);
 }
 /* Is this the last pass of the optimizer over the parameter of an update? */
 static inline bool sk_last_pass(const sk_program *p, const sk_inst *in)

@@ -22,14 +22,38 @@ static int numbers(sk_lowering *e, const char *name, sk_dtype type, int64_t n)
 }
 
 /* more: another buffer of the same type in the same call, or -1. */
-static void reduce_world(sk_lowering *e, int buf, int more, const char *what)
+static void reduce_over(sk_lowering *e, int group, int buf, int more, const char *what)
 {
     sk_program *p = e->p;
-    if (p->n_ranks == 1) return;
-    int call = sk_lower_call(e, SK_ALLREDUCE, SK_SUM, p->bufs.v[buf].type, p->world, what);
+    int call = sk_lower_call(e, SK_ALLREDUCE, SK_SUM, p->bufs.v[buf].type, group, what);
     sk_lower_seg(e, call, buf, buf, 1, p->bufs.v[buf].box.size[0], 1);
     if (more >= 0) sk_lower_seg(e, call, more, more, 1, p->bufs.v[more].box.size[0], 1);
     sk_lower_start(e, call, SK_FLIES_NOT);
+}
+
+/* Over the ranks of a replica, axis by axis; over the replicas; without replicas over all ranks. */
+static void reduce_axes(sk_lowering *e, bool local, int buf, int more, const char *what)
+{
+    const sk_layout *l = e->l;
+    for (int a = 0; a < l->mesh.n; a++)
+        if (l->mesh.size[a] > 1 && sk_layout_local(l, a) == local)
+            reduce_over(e, a, buf, more, what);
+}
+
+static void reduce_replica(sk_lowering *e, int buf, int more, const char *what)
+{
+    if (sk_layout_any_local(e->l)) reduce_axes(e, false, buf, more, what);
+    else if (e->p->n_ranks > 1) reduce_over(e, e->p->world, buf, more, what);
+}
+
+/* A copy of the sums of a replica, summed over all replicas: what a step reports. */
+static int reduce_all(sk_lowering *e, int buf, const char *name, const char *what)
+{
+    const sk_buffer b = e->p->bufs.v[buf];
+    int all = numbers(e, name, b.type, b.box.size[0]);
+    sk_lower_move(e, SK_DO_SLICE, buf, all);
+    reduce_axes(e, true, all, -1, what);
+    return all;
 }
 
 /* In deterministic order the loss is summed by reduction blocks of the batch, and squares are added
@@ -54,12 +78,20 @@ static void stats(sk_lowering *e)
     in->out[1] = squares;
     in->training = e->training;
     int noise = e->training ? e->noise : -1;
-    reduce_world(e, p->stats, exact ? -1 : noise, "loss and norm");
-    if (exact) reduce_world(e, squares, noise, "squares");
+    bool local = sk_layout_any_local(e->l) && e->training;
+    int beside = exact ? -1 : noise; /* exact ones are integers too */
+    if (local) reduce_replica(e, p->stats, beside, "loss and norm");
+    else if (p->n_ranks > 1) reduce_over(e, p->world, p->stats, beside, "loss and norm");
+    if (exact) reduce_replica(e, squares, noise, "squares");
+    int all = local ? reduce_all(e, p->stats, "stats of all", "loss and norm of all") : -1;
+    int exact_all =
+        local && exact ? reduce_all(e, squares, "squares of all", "squares of all") : -1;
     in = sk_lower_inst(e, SK_DO_CLIP);
     in->in[0] = p->stats;
     in->in[1] = squares;
     in->in[2] = noise;
+    in->in[3] = all;
+    in->in[4] = exact_all;
     in->training = e->training;
 }
 
@@ -123,7 +155,7 @@ static void one_pass(sk_lowering *e, int pass, int before, int after)
             in->in[1] = q->optim->n_sums ? before : -1;
             in->out[1] = q->optim->n_sums && q->optim->pass[pass + 1] ? after : -1;
         }
-    if (after >= 0) reduce_world(e, after, -1, "sums of the optimizer");
+    if (after >= 0) reduce_replica(e, after, -1, "sums of the optimizer");
 }
 
 static void meet(sk_lowering *e, int *call)
@@ -239,6 +271,7 @@ void sk_lower_update(sk_lowering *e)
     }
     sk_lower_matrix_updates(e, first);
     if (p->late) take_late(e);
+    sk_lower_replica_sync(e);
     sk_lower_whole_weights(e);
     sk_lower_averages(e);
 }

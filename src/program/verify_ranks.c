@@ -34,7 +34,7 @@ typedef struct calls {
     struct {
         const sk_call_plan *call; /* as the first rank that started it has it */
         int rank;                 /* who that is */
-        int every;                /* inst.every of that start */
+        const sk_inst *start;     /* of that rank */
         int64_t posted, shared;
     } v[SK_COMM_FLIGHT];
 } calls;
@@ -123,9 +123,9 @@ static int step_start(walk *k, int r, const sk_inst *in, sk_status *st)
     if (g->all->v[at].posted++ % g->n == 0) {
         g->all->v[at].call = c;
         g->all->v[at].rank = r;
-        g->all->v[at].every = in->every;
-    } else if (g->all->v[at].every != in->every) {
-        *st = sk_fail(SK_EBUG, "P1: rank %d calls '%s' in other updates than rank %d", r, c->what,
+        g->all->v[at].start = in;
+    } else if (!sk_insts_due_alike(g->all->v[at].start, in)) {
+        *st = sk_fail(SK_EBUG, "P1: rank %d calls '%s' in other steps than rank %d", r, c->what,
                       g->all->v[at].rank);
         return -1;
     } else if (!same_call(k, r, g->all->v[at].rank, c, g->all->v[at].call)) {

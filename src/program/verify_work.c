@@ -145,7 +145,7 @@ static sk_status all_work(const sk_program *p, sk_arena *a)
 {
     SK_TRY(codes_fit(p, a));
     if (p->n_train) SK_TRY(nodes_run(p, 0, p->n_train, true, a));
-    if (p->n_train < p->insts.n) SK_TRY(nodes_run(p, p->n_train, p->insts.n, false, a));
+    if (p->n_mean < p->insts.n) SK_TRY(nodes_run(p, p->n_mean, p->insts.n, false, a));
     SK_TRY(averaged_once(p, a));
     if (p->n_train) SK_TRY(averages_read(p));
     return updated_once(p, a);

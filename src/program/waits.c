@@ -21,7 +21,7 @@ typedef struct waits {
     sk_arena *tmp;
     int in_flight[MOST_IN_FLIGHT], n; /* calls in flight, in the order of starts */
     int *held;                        /* by root buffer: how often calls in flight name it */
-    int *every;                       /* by call: of its start, and so of its wait */
+    sk_inst *start;                   /* by call: it runs when that runs, and so does its wait */
     const sk_inst *at;                /* the instruction that is about to be written */
     uint32_t before;                  /* calls of `in_flight` that must be waited for before it */
 } waits;
@@ -64,19 +64,25 @@ static sk_inst *put(waits *x, sk_act act)
     return to;
 }
 
+static void runs_with(sk_inst *in, const sk_inst *start)
+{
+    in->every = start->every;
+    in->sync = start->sync;
+}
+
 static void wait(waits *x, int call)
 {
     const sk_call_plan *c = &x->p->calls.v[call];
     sk_inst *end = put(x, SK_DO_WAIT);
     end->call = call;
-    end->every = x->every[call];
+    runs_with(end, &x->start[call]);
     for (int i = 0; i < c->n_then; i++) {
         sk_inst *in = put(x, c->then[i].act);
         in->in[0] = c->then[i].from;
         in->out[0] = c->then[i].to;
         in->pieces = c->then[i].pieces;
         in->codec = c->then[i].codec;
-        in->every = x->every[call];
+        runs_with(in, &x->start[call]);
     }
 }
 
@@ -143,7 +149,7 @@ static void end_task(waits *x)
 static void start(waits *x, const sk_inst *in)
 {
     const sk_call_plan *c = &x->p->calls.v[in->call];
-    x->every[in->call] = in->every;
+    x->start[in->call] = *in;
     if (c->flies && x->n == MOST_IN_FLIGHT) wait_for(x, 0);
     *sk_push(x->tmp, &x->p->insts) = *in;
     if (c->flies) {
@@ -175,7 +181,7 @@ void sk_place_waits(sk_program *p, sk_arena *tmp)
     waits x = {.p = p,
                .tmp = tmp,
                .held = sk_many(tmp, int, p->bufs.n + 1),
-               .every = sk_many(tmp, int, p->calls.n + 1)};
+               .start = sk_many(tmp, sk_inst, p->calls.n + 1)};
     int n = p->insts.n, n_train = p->n_train;
     sk_inst *insts = sk_grow(tmp, NULL, 0, sizeof *insts * (size_t)(n + 1));
     memcpy(insts, p->insts.v, sizeof *insts * (size_t)n);

@@ -79,9 +79,12 @@ sk_status sk_run_init(sk_run *r, uint64_t seed)
         if (q->master >= 0) init_buffer(r, q->tensor, q->master, seed);
         SK_TRY(r->backend->push_buffer(r, q->stored));
         if (q->master >= 0) SK_TRY(r->backend->push_buffer(r, q->master));
-        if (sk_param_average(q) < 0) continue;
-        init_buffer(r, q->tensor, sk_param_average(q), seed);
-        SK_TRY(r->backend->push_buffer(r, sk_param_average(q)));
+        int copies[] = {sk_param_own_average(q), q->anchor};
+        for (int k = 0; k < 2; k++) {
+            if (copies[k] < 0) continue;
+            init_buffer(r, q->tensor, copies[k], seed);
+            SK_TRY(r->backend->push_buffer(r, copies[k]));
+        }
     }
     return SK_OK;
 }

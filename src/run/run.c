@@ -322,9 +322,15 @@ sk_status sk_run_validate(sk_run *r, int64_t step, sk_step_out *out)
 {
     r->step = r->batch = step;
     r->validation = true;
-    SK_TRY(execute(r, r->p->n_train, r->p->insts.n));
+    SK_TRY(execute(r, r->p->n_mean, r->p->insts.n));
     *out = r->out;
     return SK_OK;
+}
+
+sk_status sk_run_mean(sk_run *r)
+{
+    r->validation = true;
+    return r->p->n_mean > r->p->n_train ? execute(r, r->p->n_train, r->p->n_mean) : SK_OK;
 }
 
 sk_status sk_run_forward(sk_run *r, int64_t step)

@@ -112,6 +112,9 @@ sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out);
  * at a learning rate of zero. */
 sk_status sk_run_until_wait(sk_run *r, int64_t step, int *pc);
 sk_status sk_run_validate(sk_run *r, int64_t step, sk_step_out *out); /* forward only */
+/* Replicas take the mean of their weights, which validation and exports read until the next step.
+ * Without replicas it does nothing. */
+sk_status sk_run_mean(sk_run *r);
 /* One forward pass of a program without loss (sampling): instructions of the only section. */
 sk_status sk_run_forward(sk_run *r, int64_t step);
 void *sk_run_data(const sk_run *r, int buf); /* where a buffer lies */

@@ -33,11 +33,41 @@ static void scalars_of(const sk_program *p, sk_arena *a, char *base, char *file,
     }
 }
 
+/* What differs from replica to replica is one tensor more, with the replicas as dim 0. */
+static void of_replica(const sk_program *p, sk_arena *a, sk_tensor_shard *s)
+{
+    if (s->parts) return; /* has an entry for each rank already */
+    sk_assert(s->n < SK_SHARD_DIM);
+    memmove(s->full + 1, s->full, sizeof *s->full * (size_t)s->n);
+    memmove(s->at + 1, s->at, sizeof *s->at * (size_t)s->n);
+    memmove(s->size + 1, s->size, sizeof *s->size * (size_t)s->n);
+    s->full[0] = sk_layout_replicas(&p->layout);
+    s->at[0] = sk_layout_replica_of(&p->layout, p->coord);
+    s->size[0] = 1;
+    s->n++;
+    s->each = s->name;
+    s->name = sk_print(a, "%s" SK_REPLICA_SUFFIX, s->name);
+}
+
+/* What is alike in all replicas: the first has it written. */
+static void outer_shards(const sk_program *p, char *base, char *file, const sk_param_plan *q,
+                         sk_tensor_shard *v, int *n)
+{
+    bool mine = q->owner && !sk_layout_replica_of(&p->layout, p->coord);
+    if (q->anchor >= 0) {
+        shard_of(p, base, file, q->anchor, mine, &v[*n]);
+        v[(*n)++].like = q->tensor->name;
+    }
+    if (q->outer_momentum < 0) return;
+    shard_of(p, base, file, q->outer_momentum, mine, &v[*n]);
+    v[(*n)++].may_lack = true;
+}
+
 static void list_shards(const sk_program *p, sk_arena *a, void *base, void *file,
                         sk_tensor_shard **v, int *n)
 {
     *v = sk_many(a, sk_tensor_shard,
-                 p->params.n * (4 + SK_MAX_STATE + SK_MAX_MATRIX_STATE + SK_MAX_SCALAR));
+                 p->params.n * (6 + SK_MAX_STATE + SK_MAX_MATRIX_STATE + SK_MAX_SCALAR));
     *n = 0;
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
@@ -62,6 +92,8 @@ static void list_shards(const sk_program *p, sk_arena *a, void *base, void *file
         shard_of(p, base, file, q->error, q->tells, &(*v)[*n]);
         (*v)[(*n)++].parts = true;
     }
+    for (int i = 0; sk_layout_any_local(&p->layout) && i < *n; i++) of_replica(p, a, &(*v)[i]);
+    for (int i = 0; i < p->params.n; i++) outer_shards(p, base, file, &p->params.v[i], *v, n);
 }
 
 void sk_program_shards(const sk_program *p, sk_arena *a, void *base, sk_tensor_shard **v, int *n)
@@ -93,7 +125,8 @@ static void model_shards(const sk_program *p, const int *coord, const sk_param_p
         move_shard(p, coord, q, cut ? &q->update : &q->used, &v[(*n)++]);
     }
     if (own < 0) return;
-    shard_of(p, base, file, own, q->owner, &v[*n]);
+    bool first = !sk_layout_replica_of(&p->layout, coord); /* all replicas have the same mean */
+    shard_of(p, base, file, own, q->owner && first, &v[*n]);
     move_shard(p, coord, q, &q->update, &v[*n]);
     v[(*n)++].name = q->tensor->name;
 }
@@ -124,13 +157,16 @@ void sk_run_model_shards(const sk_run *r, sk_arena *a, sk_tensor_shard **v, int 
 
 void sk_run_average_shards(const sk_run *r, sk_arena *a, sk_tensor_shard **v, int *n)
 {
-    *v = sk_many(a, sk_tensor_shard, r->p->params.n + 1);
+    *v = sk_many(a, sk_tensor_shard, 2 * r->p->params.n + 1);
     *n = 0;
     for (int i = 0; i < r->p->params.n; i++) {
         const sk_param_plan *q = &r->p->params.v[i];
-        if (sk_param_average(q) < 0) continue;
-        shard_of(r->p, r->base, file_of(r), sk_param_average(q), q->owner, &(*v)[*n]);
-        (*v)[(*n)++].name = q->tensor->name;
+        int copies[] = {sk_param_own_average(q), q->anchor};
+        for (int k = 0; k < 2; k++) {
+            if (copies[k] < 0) continue;
+            shard_of(r->p, r->base, file_of(r), copies[k], q->owner, &(*v)[*n]);
+            (*v)[(*n)++].name = q->tensor->name;
+        }
     }
 }
 

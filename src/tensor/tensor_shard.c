@@ -2,6 +2,8 @@
 #include "tensor/tensor_shard.h"
 #include "base/strings.h"
 
+#include <string.h>
+
 char *sk_sizes_print(sk_arena *a, const int64_t *size, int n)
 {
     sk_out o = {.arena = a};
@@ -9,6 +11,19 @@ char *sk_sizes_print(sk_arena *a, const int64_t *size, int n)
     for (int d = 0; d < n; d++) sk_out_add(&o, d ? ", %lld" : "%lld", (long long)size[d]);
     sk_out_add(&o, "]");
     return o.s;
+}
+
+sk_tensor_shard sk_shard_each(const sk_tensor_shard *b)
+{
+    sk_tensor_shard s = *b;
+    if (!b->each) return s;
+    s.name = b->each;
+    s.each = NULL;
+    s.n--;
+    memmove(s.full, b->full + 1, sizeof *s.full * (size_t)s.n);
+    memmove(s.at, b->at + 1, sizeof *s.at * (size_t)s.n);
+    memmove(s.size, b->size + 1, sizeof *s.size * (size_t)s.n);
+    return s;
 }
 
 int64_t sk_shard_count(const sk_tensor_shard *b)

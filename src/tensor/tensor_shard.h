@@ -11,6 +11,9 @@
 #include "tensor/q8_format.h"
 
 enum { SK_SHARD_DIM = 6 };
+#define SK_REPLICA_SUFFIX                                                  \
+    ".replica" /* of the name of a tensor that each replica has for itself \
+                */
 
 typedef struct sk_tensor_shard {
     const char *name; /* of the logical tensor */
@@ -21,12 +24,17 @@ typedef struct sk_tensor_shard {
     sk_q8 q8;   /* not 0: data are blocks of 8 bits with this map, read and written as f32 */
     bool parts; /* dim 0 counts the parts of a sum, each here one of them; what is stored may have
                    another number of them, or be missing (zeros): only the sum counts */
+    const char *each; /* NULL, or: dim 0 counts replicas, here one, each of which has this tensor.
+                         Where what is stored has another number of them, each begins as their mean;
+                         where it has the tensor alone, as that */
     const char *like; /* NULL, or: a tensor that it begins as, where what is stored lacks it */
     bool may_lack;    /* what is stored may have none of it (zeros) */
     bool mine;        /* this rank writes it: every element of a logical tensor has one owner */
 } sk_tensor_shard;
 
 int64_t sk_shard_count(const sk_tensor_shard *b); /* elements */
+/* Of a replica: as a shard of the tensor that each has; else itself. */
+sk_tensor_shard sk_shard_each(const sk_tensor_shard *b);
 /* n elements from `from` on, as f32. */
 void sk_shard_read(const sk_tensor_shard *b, int64_t from, float *to, int64_t n);
 

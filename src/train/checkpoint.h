@@ -105,6 +105,8 @@ sk_status sk_ckpt_read(sk_arena *a, const char *path, sk_ckpt *out);
 /* Fill the boxes, whatever the layout that wrote them.  A floating type is converted to the box's
  * own.  After a failure the boxes hold no defined values. */
 sk_status sk_ckpt_fill(const sk_ckpt *c, const sk_tensor_shard *boxes, int n);
+/* The stored tensor that the shard is read from, perhaps as a mean over replicas; NULL: none. */
+const sk_ckpt_tensor *sk_ckpt_source(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *b);
 sk_status sk_ckpt_load(const char *path, const sk_tensor_shard *boxes, int n); /* both */
 /* Manifest, file sizes and every shard's own header; `deep`: also every chunk's CRC. */
 sk_status sk_ckpt_verify(const char *path, bool deep);

@@ -4,6 +4,7 @@
 #include "tensor/safetensors.h"
 #include "tensor/strict.h"
 #include "train/hf.h"
+#include "train/checkpoint.h"
 #include "train/hf_config.h"
 #include "train/manifest.h"
 
@@ -212,12 +213,15 @@ sk_status sk_hf_types(const char *dir, const sk_model *m, const sk_hyper *h,
 static sk_status check_shapes(sk_arena *a, const sk_ckpt *c, const sk_hf_shape *shapes, int n)
 {
     for (int i = 0; i < n; i++) {
-        const sk_ckpt_tensor *t = sk_manifest_find(c, shapes[i].name);
+        sk_tensor_shard asked = {.name = shapes[i].name};
+        const sk_ckpt_tensor *t = sk_ckpt_source(a, c, &asked);
         int dims = (int)strlen(shapes[i].letters);
         if (!t)
             return sk_fail(SK_EDATA, "%s: its model has a parameter '%s', its tensors do not",
                            c->path, shapes[i].name);
-        if (t->n != dims || memcmp(t->full, shapes[i].full, sizeof *t->full * (size_t)dims))
+        int replicas = strcmp(t->name, shapes[i].name) != 0; /* a dim more */
+        if (t->n != dims + replicas ||
+            memcmp(t->full + replicas, shapes[i].full, sizeof *t->full * (size_t)dims))
             return sk_fail(
                 SK_EDATA, "%s: '%s' has sizes %s, the sizes of its model (hyper) make %s", c->path,
                 t->name, sk_sizes_print(a, t->full, t->n), sk_sizes_print(a, shapes[i].full, dims));

@@ -84,9 +84,20 @@ static sk_status export_here(sk_loop *l, const char *path)
     return sk_export_boxes(&l->arena, l->s, boxes, n, tokens, path);
 }
 
+/* With replicas the model is the mean of theirs. */
+static sk_status pull_model(sk_loop *l)
+{
+    SK_TRY(sk_run_mean(l->run));
+    SK_TRY(sk_run_pull(l->run));
+    for (int i = 0; i < l->own->params.n; i++)
+        if (l->own->params.v[i].mean >= 0)
+            SK_TRY(sk_run_pull_buffer(l->run, sk_run_program(l->run)->params.v[i].mean));
+    return SK_OK;
+}
+
 sk_status sk_loop_export(sk_loop *l, const char *name, sk_record_kind kind)
 {
-    SK_TRY(sk_run_pull(l->run));
+    SK_TRY(pull_model(l));
     SK_TRY(sk_run_barrier(l->run));
     if (is_remote(l, l->rank)) SK_TRY(send_model(l));
     if (!l->rank) {

@@ -22,7 +22,9 @@ static sk_status load_model(sk_loop *l)
     const sk_hf_shape *shapes = sk_hf_shapes(&l->arena, &l->s->graph, &n);
     SK_TRY(sk_hf_check(job->model_dir, job->model, &job->hyper, shapes, n,
                        (sk_chunk_share){sk_loop_place_on_host(l), sk_loop_ranks_on_host(l)}));
-    SK_TRY(sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n, l->boxes, l->n_model));
+    sk_tensor_shard *each = sk_many(&l->arena, sk_tensor_shard, l->n_model + 1);
+    for (int i = 0; i < l->n_model; i++) each[i] = sk_shard_each(&l->boxes[i]);
+    SK_TRY(sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n, each, l->n_model));
     sk_run_average_shards(l->run, &l->arena, &averages, &n_averages);
     SK_TRY(sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n, averages, n_averages));
     for (int i = 0; i < l->n_model; i++)

@@ -221,6 +221,7 @@ sk_status sk_loop_validate(sk_loop *l)
     const sk_feed *f = &l->s->val_feed;
     int64_t n = (f->end + f->batch - 1) / f->batch;
     double loss = 0, tokens = 0, right = 0;
+    SK_TRY(sk_run_mean(l->run));
     for (int64_t i = 0; i < n; i++) {
         sk_step_out out = {0};
         SK_TRY(sk_run_validate(l->run, i, &out));

@@ -21,7 +21,7 @@ int sk_shards_sort(const sk_graph *g, sk_tensor_shard *boxes, int n)
 {
     int n_model = 0;
     for (int i = 0; i < n; i++) {
-        if (!sk_graph_find(g, boxes[i].name)) continue;
+        if (!sk_graph_find(g, boxes[i].each ? boxes[i].each : boxes[i].name)) continue;
         sk_tensor_shard b = boxes[i];
         memmove(boxes + n_model + 1, boxes + n_model, (size_t)(i - n_model) * sizeof b);
         boxes[n_model++] = b;

@@ -108,6 +108,16 @@ sk_status sk_relayout_all_here(const sk_setup *s, const char *key)
 
 static bool shares_weights(const sk_layout *l) { return l->replica; }
 
+/* A move copies what owners have, and each replica has weights of its own. */
+static sk_status no_sync(const sk_setup *s)
+{
+    if (!sk_layout_any_local(&s->layout)) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "replicas have weights of their own, and a run whose layout changes moves those "
+                   "of one; leave out '%s', or stop and resume with the other layout",
+                   sk_layout_cause(s->arena, &s->layout, sk_layout_any_local));
+}
+
 /* A heap begins with memory that ranks share, or with its own, for all of a run. */
 static sk_status no_replica(const sk_setup *s)
 {
@@ -135,6 +145,7 @@ static sk_status make_setup(sk_setup *s, const char *layout, int64_t batch, sk_s
     *out = sk_new(s->arena, sk_setup);
     SK_TRY(sk_setup_program(s->arena, job, true, *out));
     SK_TRY(sk_relayout_all_here(*out, "layout")); /* in_phase() names the key */
+    SK_TRY(no_sync(*out));
     return no_replica(*out);
 }
 
@@ -302,6 +313,7 @@ sk_status sk_relayout_plan(sk_setup *s)
     l->batches = b.n > 0;
     l->by_noise = b.n && sk_batch_by_noise(s->job);
     sk_push(s->arena, l)->setup = s;
+    SK_TRY(no_sync(s));
     SK_TRY(no_replica(s));
     SK_TRY(sk_relayout_all_here(s, asked_by(s)));
     SK_TRY(read_layouts(s, &x));

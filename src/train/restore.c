@@ -208,6 +208,25 @@ static sk_status plan_parts(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard
     return SK_OK;
 }
 
+/* Does it begin as the mean over the replicas that are stored?  Which tensor these are, or NULL. */
+static const sk_ckpt_tensor *replicas_of(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *b)
+{
+    if (b->parts) return NULL;
+    const sk_ckpt_tensor *t =
+        sk_manifest_find(c, b->each ? b->name : sk_print(a, "%s" SK_REPLICA_SUFFIX, b->name));
+    if (!t || t->n < 1 ||
+        (b->each ? t->full[0] == b->full[0] : sk_manifest_find(c, b->name) != NULL))
+        return NULL;
+    return t;
+}
+
+const sk_ckpt_tensor *sk_ckpt_source(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *b)
+{
+    const sk_ckpt_tensor *t = sk_manifest_find(c, b->name);
+    if (!t && b->each) t = sk_manifest_find(c, b->each);
+    return t ? t : replicas_of(a, c, b);
+}
+
 /* The jobs that fill one box; their volumes must add up to it. */
 static sk_status plan_box(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *b, jobs *all)
 {
@@ -218,6 +237,11 @@ static sk_status plan_box(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *
     if (!need) return SK_OK;
     if (b->parts) return plan_parts(a, c, b, need, all);
     const sk_ckpt_tensor *t = sk_manifest_find(c, b->name);
+    if (!t && b->each) {
+        sk_tensor_shard *one = sk_new(a, sk_tensor_shard);
+        *one = sk_shard_each(b);
+        return plan_box(a, c, one, all);
+    }
     if (!t && b->like) t = sk_manifest_find(c, b->like);
     if (!t && b->may_lack) {
         memset(b->data, 0, (size_t)need * sk_dtype_size(b->type));
@@ -349,7 +373,7 @@ static sk_status fill_some(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard 
     reader r;
     jobs all = {0};
     for (int i = 0; i < n; i++)
-        if (!boxes[i].q8) SK_TRY(plan_box(a, c, &boxes[i], &all));
+        if (!boxes[i].q8 && !replicas_of(a, c, &boxes[i])) SK_TRY(plan_box(a, c, &boxes[i], &all));
     if (!all.n) return SK_OK;
     qsort(all.v, (size_t)all.n, sizeof *all.v, file_order);
     sk_status status = reader_open(&r, c, a);
@@ -359,15 +383,48 @@ static sk_status fill_some(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard 
     return status ? sk_trail(status, SK_HERE) : SK_OK;
 }
 
-/* A scale needs all elements of its block: read as f32, then encoded. */
-static sk_status fill_blocks(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *b)
+/* One after the other, added in their order; `to` has n elements of f32. */
+static sk_status fill_mean(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *b,
+                           const sk_ckpt_tensor *t, float *to, int64_t n)
+{
+    sk_tensor_shard one = sk_shard_each(b), each = one;
+    float *x = sk_alloc_n(a, sizeof(float), (size_t)n + 1);
+    each.name = t->name;
+    each.type = SK_F32;
+    each.q8 = SK_Q8_NONE;
+    each.data = x;
+    each.n = one.n + 1;
+    sk_assert(each.n <= SK_SHARD_DIM);
+    memmove(each.full + 1, one.full, sizeof *one.full * (size_t)one.n);
+    memmove(each.at + 1, one.at, sizeof *one.at * (size_t)one.n);
+    memmove(each.size + 1, one.size, sizeof *one.size * (size_t)one.n);
+    each.full[0] = t->full[0];
+    each.size[0] = 1;
+    each.each = b->name; /* it is stored with this number of replicas: never a mean again */
+    memset(to, 0, (size_t)n * sizeof *to);
+    for (int64_t k = 0; k < t->full[0]; k++) {
+        each.at[0] = k;
+        SK_TRY(fill_some(a, c, &each, 1));
+        for (int64_t i = 0; i < n; i++) to[i] += x[i];
+    }
+    for (int64_t i = 0; i < n; i++) to[i] /= (float)t->full[0];
+    return SK_OK;
+}
+
+/* Read as f32, then encoded or rounded: a scale needs all elements of its block, and so does a
+ * mean over replicas. */
+static sk_status fill_wide(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *b)
 {
     int64_t n = sk_shard_count(b);
+    const sk_ckpt_tensor *t = replicas_of(a, c, b);
     sk_tensor_shard wide = *b;
     wide.q8 = SK_Q8_NONE;
+    wide.type = SK_F32;
     wide.data = sk_alloc_n(a, sizeof(float), (size_t)n + 1);
-    SK_TRY(fill_some(a, c, &wide, 1));
-    sk_q8_encode(b->q8, b->data, n, 0, wide.data, n);
+    if (t) SK_TRY(fill_mean(a, c, b, t, wide.data, n));
+    else SK_TRY(fill_some(a, c, &wide, 1));
+    if (b->q8) sk_q8_encode(b->q8, b->data, n, 0, wide.data, n);
+    else sk_convert(b->data, b->type, wide.data, SK_F32, n);
     return SK_OK;
 }
 
@@ -375,9 +432,9 @@ static sk_status fill(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *boxe
 {
     SK_TRY(fill_some(a, c, boxes, n));
     for (int i = 0; i < n; i++) {
-        if (!boxes[i].q8) continue;
+        if (!boxes[i].q8 && !replicas_of(a, c, &boxes[i])) continue;
         sk_arena one = {0};
-        sk_status status = fill_blocks(&one, c, &boxes[i]);
+        sk_status status = fill_wide(&one, c, &boxes[i]);
         sk_arena_end(&one);
         if (status) return sk_trail(status, SK_HERE);
     }

@@ -36,10 +36,11 @@ static const char *mark_read(sk_arena *a, const sk_setup *s, const sk_ckpt *c, i
     int n = 0;
     sk_program_shards(s->programs[rank], a, NULL, &v, &n);
     for (int i = 0; i < n; i++) {
-        const sk_ckpt_tensor *t = sk_manifest_find(c, v[i].name);
+        const sk_ckpt_tensor *t = sk_ckpt_source(a, c, &v[i]);
+        const char *name = v[i].each ? v[i].each : v[i].name;
         if (t) read[t - c->tensors.v] = true;
-        else if (!missing && !v[i].may_lack && sk_shard_count(&v[i]) && is_state(s, v[i].name))
-            missing = v[i].name;
+        else if (!missing && !v[i].may_lack && sk_shard_count(&v[i]) && is_state(s, name))
+            missing = name;
     }
     return missing;
 }

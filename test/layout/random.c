@@ -171,12 +171,37 @@ static bool replica_holds(const sk_trial *t, outcome *o)
     return same;
 }
 
+/* Replicas of one rank each. */
+static void only_replicas(const sk_layout *l, char text[TEXT])
+{
+    sk_arena a = {0};
+    sk_layout r;
+    sk_assert(!sk_layout_read("dp=1", 0, &r));
+    r.mesh.n = 0;
+    for (int i = 0; i < l->mesh.n; i++) {
+        if (!sk_layout_local(l, i)) continue;
+        int to = r.mesh.n++;
+        strcpy(r.mesh.name[to], l->mesh.name[i]);
+        strcpy(r.split[to], l->split[i]);
+        r.mesh.size[to] = l->mesh.size[i];
+        r.sync[to] = l->sync[i];
+    }
+    snprintf(text, TEXT, "%s", sk_layout_print(&a, &r));
+    sk_arena_end(&a);
+}
+
 /* Stages that update on their own read other weights than one rank would: there the reference has
- * the stages, and nothing else.  A late optimizer runs on the host. */
+ * the stages, and nothing else; replicas have weights of their own: there it has the replicas.  A
+ * late optimizer runs on the host. */
 static const char *reference(const sk_trial *t, bool in_order)
 {
     static char text[TEXT];
     sk_layout l;
+    if (!sk_layout_read(t->layout, 0, &l) && sk_layout_any_local(&l)) {
+        only_replicas(&l, text);
+        if (in_order) strncat(text, canonical, sizeof text - strlen(text) - 1);
+        return text;
+    }
     if (t->late) return in_order ? "offload=state; canonical order" : "offload=state";
     if (in_order) return "dp=1; canonical order";
     if (sk_layout_read(t->layout, 0, &l) || !sk_schedule_find(l.schedule)->async) return "dp=1";
@@ -326,7 +351,8 @@ static void compare(const sk_trial *t, bool in_order, outcome *o)
                      decomposes(t);
     if (in_order || !amplifies || apart(one.loss[0], t->loss[0]) > tolerance(&one, codes)) return;
     if (!sensitive(&one, codes)) return;
-    bool own = strcmp(one.layout, "dp=1") || t->dtype || l.slices > 1 || l.tiles > 1 || codes ||
+    bool own = (strcmp(one.layout, "dp=1") && !sk_layout_any_local(&l)) || t->dtype ||
+               l.slices > 1 || l.tiles > 1 || codes ||
                (t->gpu && sk_layout_offloads(&l)); /* canonical order cannot decide */
     if (!own && !holds_in_order(t, o)) return;
     o->verdict = UNDECIDED;
@@ -681,6 +707,10 @@ static const char *const refusals[] = {
     "optim: a step of sam takes two gradients of its batch, and error feedback",
     "train.backward",
     "kfac: gradients are offloaded",
+    "layout: order=canonical would deal # of # samples to replica #",
+    "layout: sync lets each replica clip and scale its own gradient",
+    "layout: sync gives replicas weights of their own, and train.noise",
+    "layout: sync averages weights behind their update, and with optim.late",
 };
 
 static bool may_refuse(const char *kind)
@@ -722,6 +752,7 @@ static const pair known[] = {
     /* what is drawn too seldom */
     {"gpt2 b=8 steps=5 optim=adamw noise=1 adascale=8", "dp=2 zero=1 micro=2"},
     {"llama b=8 steps=5 optim=sgd noise=1 adascale=4", "pp=2 dp=2 micro=2; canonical order"},
+    {"gpt2 b=8 steps=5 device=cuda dtype=bf16 optim=adamw", "dp=2 tp=2 sync=stream:4"},
     {"gpt2 layers=2 b=8 steps=5 optim=adamw matrix=kfac all_kron=1", "dp=2 zero=1 tp=2"},
     {"llama layers=2 b=8 steps=5 optim=muon first=1", "dp=2 zero=2; canonical order"},
     {"gpt2 layers=2 b=8 steps=5 optim=kfac first=1", "pp=2 dp=2 micro=2"},

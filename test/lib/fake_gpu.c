@@ -814,15 +814,14 @@ static sk_status stats(const sk_stats_job *j, const sk_launch *l)
     return SK_OK;
 }
 
-static void do_clip(void *what)
+static void take_sums(const sk_clip_job *j, const double *sums, const int64_t *exact, double scale)
 {
-    sk_clip_job *j = what;
     sk_step_scalars *p = j->pulse;
-    double sum[SK_N_SUMS] = {0}, scale = p->loss_scale > 0 ? p->loss_scale : 1;
-    memcpy(sum, j->sums + 1, sizeof *sum * (size_t)j->n_sums);
-    double tokens = sum[SK_SUM_WEIGHT] > 0 ? sum[SK_SUM_WEIGHT] : 1, squares = j->sums[0];
-    if (j->cells) sum[SK_SUM_LOSS] = sk_tree_sum_blocks(j->sums + 1 + j->n_sums, j->cells);
-    if (j->exact) squares += sk_exact_value((const sk_exact *)(const void *)j->exact);
+    double sum[SK_N_SUMS] = {0};
+    memcpy(sum, sums + 1, sizeof *sum * (size_t)j->n_sums);
+    double tokens = sum[SK_SUM_WEIGHT] > 0 ? sum[SK_SUM_WEIGHT] : 1, squares = sums[0];
+    if (j->cells) sum[SK_SUM_LOSS] = sk_tree_sum_blocks(sums + 1 + j->n_sums, j->cells);
+    if (exact) squares += sk_exact_value((const sk_exact *)(const void *)exact);
     p->loss = sum[SK_SUM_LOSS] / tokens;
     p->tokens = sum[SK_SUM_WEIGHT];
     p->aux = sum[SK_SUM_AUX] / tokens;
@@ -834,9 +833,22 @@ static void do_clip(void *what)
     p->small = small / (tokens * scale * tokens * scale);
     p->finite = isfinite(p->loss) && isfinite(p->norm);
     p->again = j->train && ((j->no_drops && p->drops > 0) || (j->no_full && !isfinite(p->norm)));
-    if (!j->train) return;
+}
+
+static void do_clip(void *what)
+{
+    sk_clip_job *j = what;
+    sk_step_scalars *p = j->pulse;
+    double scale = p->loss_scale > 0 ? p->loss_scale : 1;
+    take_sums(j, j->sums, j->exact, scale);
+    double tokens = p->tokens > 0 ? p->tokens : 1;
     bool clips = j->clip > 0 && p->phase + 1 >= j->phases;
     double factor = clips ? j->clip / (p->norm + 1e-6) : 1;
+    if (j->all) {
+        take_sums(j, j->all, j->exact_all, scale);
+        p->norm *= sqrt(j->replicas);
+    }
+    if (!j->train) return;
     p->scale = (float)((factor < 1 ? factor : 1) / tokens / scale);
     if (j->scale > 0) { /* the updates are made; the norm is of the newest */
         p->norm *= tokens * (double)j->scale;
@@ -968,7 +980,26 @@ static sk_status average(float *to, const float *from, int64_t n, double decay,
     return SK_OK;
 }
 
+static void do_combine(void *what)
+{
+    const sk_combine_job *j = what;
+    for (int64_t i = 0; i < j->n; i++) {
+        float x[SK_COMBINE_IN] = {0};
+        for (int k = 0; k < j->by.n_in; k++) x[k] = j->in[k][i];
+        for (int o = 0; o < j->by.n_out; o++)
+            j->out[o][i] = sk_combine_one(j->by.by[o], x, j->by.n_in);
+    }
+}
+
+static sk_status combine(const sk_combine_job *j, void *stream)
+{
+    SK_TRY(lucky());
+    append(stream, do_combine, j, sizeof *j, false);
+    return SK_OK;
+}
+
 const sk_inst_kernels sk_inst_kernels_cuda = {.noise = noise,
+                                              .combine = combine,
                                               .slice = slice,
                                               .paste = paste,
                                               .add = add,

@@ -368,6 +368,7 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
         if (j->p->rank == 0) t->drops += out.drops;
         if (t->after) t->after(t, *run, j->p, s);
     }
+    SK_TRY(sk_run_mean(*run));
     SK_TRY(sk_run_validate(*run, 0, &out));
     if (j->p->rank == 0) t->valid = out.loss;
     SK_TRY(sk_run_barrier(*run));

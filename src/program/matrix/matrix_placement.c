@@ -156,7 +156,7 @@ static bool zero(const sk_lowering *e)
 static bool may_deal(const sk_lowering *e, const sk_param_plan *q, int a)
 {
     char roles[SK_MAX_DIM + 1];
-    if (a == e->l->stage_axis || e->l->mesh.size[a] < 2) return false;
+    if (a == e->l->stage_axis || e->l->mesh.size[a] < 2 || sk_layout_local(e->l, a)) return false;
     if (q->update.how[a] != SK_SPLIT) return q->update.how[a] == SK_REPLICATE && !zero(e);
     sk_param_matrix(e->g, q->tensor, roles);
     if (roles[q->update.dim[a]] == '0' ||

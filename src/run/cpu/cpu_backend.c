@@ -218,6 +218,9 @@ static sk_status optimize(sk_run *r, const sk_inst *in, int pc)
     case SK_DO_AVERAGE:
         sk_do_average(r, in);
         return SK_OK;
+    case SK_DO_COMBINE:
+        sk_do_combine(r, in);
+        return SK_OK;
     case SK_DO_JOIN:
         return sk_do_join(r);
     case SK_DO_NARROW:

@@ -197,17 +197,19 @@ void sk_do_sumsq(sk_run *r, const sk_inst *in)
     for (int i = 0; i < r->p->threads; i++) *sum += r->partial[i][0];
 }
 
-/* The sums over all ranks are known: every rank computes the same loss and norm. */
-static void take_sums(sk_run *r, const sk_inst *in)
+/* Sums are known, of all ranks or of a replica: every rank of these computes the same loss and
+ * norm.
+ */
+static void take_sums(sk_run *r, int stats, int exact)
 {
-    const double *s = sk_run_data(r, in->in[0]);
-    int64_t cells = r->p->bufs.v[in->in[0]].box.size[0] - SK_STAT_SUMS - r->p->n_sums;
+    const double *s = sk_run_data(r, stats);
+    int64_t cells = r->p->bufs.v[stats].box.size[0] - SK_STAT_SUMS - r->p->n_sums;
     double sum[SK_N_SUMS] = {0};
     memcpy(sum, s + SK_STAT_SUMS, sizeof *sum * (size_t)r->p->n_sums);
     double tokens = sum[SK_SUM_WEIGHT] > 0 ? sum[SK_SUM_WEIGHT] : 1, squares = s[SK_STAT_NORM];
     double loss =
         cells ? sk_tree_sum_blocks(s + SK_STAT_SUMS + r->p->n_sums, (int)cells) : sum[SK_SUM_LOSS];
-    if (in->in[1] >= 0) squares += exact_value(r, in->in[1]); /* to copies(): 0 or NaN */
+    if (exact >= 0) squares += exact_value(r, exact); /* to copies(): 0 or NaN */
     r->out.loss = loss / tokens;
     r->out.tokens = sum[SK_SUM_WEIGHT];
     r->out.aux = sum[SK_SUM_AUX] / tokens;
@@ -215,11 +217,24 @@ static void take_sums(sk_run *r, const sk_inst *in)
     r->out.right = sum[SK_SUM_RIGHT];
     r->out.grad_norm = sqrt(squares) / tokens / r->loss_scale;
     r->out.finite = isfinite(r->out.loss) && isfinite(r->out.grad_norm);
+}
+
+static void take_noise(sk_run *r, int noise)
+{
+    double tokens = r->out.tokens > 0 ? r->out.tokens : 1;
     double unit = tokens * r->loss_scale; /* of grad_norm */
-    double small = in->in[2] < 0            ? 0
-                   : r->p->layout.canonical ? exact_value(r, in->in[2])
-                                            : *(double *)sk_run_data(r, in->in[2]);
+    double small = noise < 0                ? 0
+                   : r->p->layout.canonical ? exact_value(r, noise)
+                                            : *(double *)sk_run_data(r, noise);
     r->out.small = small / (unit * unit);
+}
+
+/* What a step reports is of all replicas; the norm is the root of the mean square of theirs. */
+static void report_all(sk_run *r, const sk_inst *in)
+{
+    if (in->in[3] < 0) return;
+    take_sums(r, in->in[3], in->in[4]);
+    r->out.grad_norm *= sqrt(sk_layout_replicas(&r->p->layout));
 }
 
 /* The error feedback of a skipped step is as bad as its gradients: it begins anew. */
@@ -234,12 +249,14 @@ static void reset_feedback(const sk_run *r)
 void sk_do_clip(sk_run *r, const sk_inst *in)
 {
     double most = sk_run_first_phase(r) ? 0 : r->opts.knobs.clip;
-    take_sums(r, in);
+    take_sums(r, in->in[0], in->in[1]);
+    take_noise(r, in->in[2]);
+    double tokens = r->out.tokens > 0 ? r->out.tokens : 1;
+    double factor = most > 0 ? most / (r->out.grad_norm + 1e-6) : 1;
+    report_all(r, in);
     r->out.again = in->training && ((r->opts.no_drops && r->out.drops > 0) ||
                                     (r->opts.no_full && !isfinite(r->out.grad_norm)));
     if (!in->training) return;
-    double tokens = r->out.tokens > 0 ? r->out.tokens : 1;
-    double factor = most > 0 ? most / (r->out.grad_norm + 1e-6) : 1;
     r->scale = (float)((factor < 1 ? factor : 1) / tokens / r->loss_scale);
     if (in->scale > 0) { /* updates were made already; the norm is that of the newest */
         r->out.grad_norm *= tokens * (double)in->scale;

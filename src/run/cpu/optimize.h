@@ -34,5 +34,6 @@ void sk_do_pend(sk_run *r, const sk_inst *in);
 
 /* weight_average.c */
 void sk_do_average(sk_run *r, const sk_inst *in);
+void sk_do_combine(sk_run *r, const sk_inst *in);
 
 #endif

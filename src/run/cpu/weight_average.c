@@ -1,5 +1,6 @@
-/* weight_average.c - the exponential moving average of the weights (program/averaged.c), on the
- * host. */
+/* weight_average.c - the exponential moving average of the weights (program/averaged.c), and the
+ * steps of synchronisations of replicas (program/replica_sync.c), on the host. */
+#include "kernel/combine.h"
 #include "kernel/weight_average.h"
 #include "run/cpu/optimize.h"
 
@@ -32,4 +33,35 @@ void sk_do_average(sk_run *r, const sk_inst *in)
     if (in->background ? !r->pending : sk_run_holds(r)) return;
     if (j.n < SK_SMALL_PIECE) average_part(&j, 0, 1);
     else sk_threads_run(r->team, average_part, &j);
+}
+
+/* --- combinations --- */
+
+typedef struct combine_job {
+    const sk_combine *by;
+    const float *in[SK_COMBINE_IN];
+    float *out[SK_COMBINE_OUT];
+    int64_t n;
+} combine_job;
+
+static void combine_part(void *ctx, int part, int of)
+{
+    const combine_job *j = ctx;
+    const sk_combine *c = j->by;
+    for (int64_t i = j->n * part / of; i < j->n * (part + 1) / of; i++) {
+        float x[SK_COMBINE_IN] = {0};
+        for (int k = 0; k < c->n_in; k++) x[k] = j->in[k][i];
+        for (int o = 0; o < c->n_out; o++) j->out[o][i] = sk_combine_one(c->by[o], x, c->n_in);
+    }
+}
+
+/* A skipped step is synchronised as others are: all replicas skip it. */
+void sk_do_combine(sk_run *r, const sk_inst *in)
+{
+    combine_job j = {.by = in->combine,
+                     .n = r->p->bufs.v[in->out[0]].bytes / (int64_t)sizeof(float)};
+    for (int k = 0; k < j.by->n_in; k++) j.in[k] = sk_run_data(r, in->in[k]);
+    for (int o = 0; o < j.by->n_out; o++) j.out[o] = sk_run_data(r, in->out[o]);
+    if (j.n < SK_SMALL_PIECE) combine_part(&j, 0, 1);
+    else sk_threads_run(r->team, combine_part, &j);
 }

@@ -160,10 +160,10 @@ sk_status sk_comm_streams_issue(sk_comm_streams *s, int pc)
     }
 }
 
-sk_status sk_comm_streams_join(sk_comm_streams *s, int64_t updates, int from, int to)
+sk_status sk_comm_streams_join(sk_comm_streams *s, const sk_run *r, int from, int to)
 {
     for (int pc = from; s && pc < to; pc++)
-        if (begins(&s->p->insts.v[pc]) && sk_inst_due(&s->p->insts.v[pc], updates))
+        if (begins(&s->p->insts.v[pc]) && sk_run_due(r, &s->p->insts.v[pc]))
             SK_TRY(sk_event_wait(s->d, s->over[pc], s->compute));
     return SK_OK;
 }
@@ -179,14 +179,14 @@ static int begun_by(const sk_program *p, int pc)
 }
 
 /* The bytes of a collective are shown at its WAIT, those of a message at its RECV. */
-sk_status sk_comm_streams_times(const sk_comm_streams *s, sk_event *zero, int64_t updates, int from,
+sk_status sk_comm_streams_times(const sk_comm_streams *s, sk_event *zero, const sk_run *r, int from,
                                 int to, double begin, double *moving)
 {
     for (int pc = from; s && s->marks && pc < to; pc++) {
         const sk_inst *in = &s->p->insts.v[pc];
         if (in->act != SK_DO_WAIT && in->act != SK_DO_RECV) continue;
         moving[2 * pc] = moving[2 * pc + 1] = 0;
-        if (!sk_inst_due(in, updates)) continue;
+        if (!sk_run_due(r, in)) continue;
         int of = begun_by(s->p, pc);
         for (int k = 0; k < 2; k++) {
             SK_TRY(sk_event_seconds(s->d, zero, s->marks[2 * of + k], &moving[2 * pc + k]));

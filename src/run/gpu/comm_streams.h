@@ -19,12 +19,12 @@ sk_status sk_comm_streams_open(sk_arena *a, sk_run *r, sk_device *d, sk_stream *
 void sk_comm_streams_close(sk_comm_streams *s); /* NULL is fine */
 /* START, WAIT, SEND, RECV or SENT. */
 sk_status sk_comm_streams_issue(sk_comm_streams *s, int pc);
-/* Compute waits for all of the section that ran after so many updates (inst.every). */
-sk_status sk_comm_streams_join(sk_comm_streams *s, int64_t updates, int from, int to);
+/* Compute waits for all of the section that ran in this step of r (sk_run_due). */
+sk_status sk_comm_streams_join(sk_comm_streams *s, const sk_run *r, int from, int to);
 sk_status sk_comm_streams_watch(sk_comm_streams *s); /* while the host waits: are all ranks well? */
 /* Of a traced section that is over: when bytes moved, by instruction.  The event `zero` was at the
  * time `begin`. */
-sk_status sk_comm_streams_times(const sk_comm_streams *s, sk_event *zero, int64_t updates, int from,
+sk_status sk_comm_streams_times(const sk_comm_streams *s, sk_event *zero, const sk_run *r, int from,
                                 int to, double begin, double *moving);
 void sk_comm_streams_abort(sk_comm_streams *s);
 

@@ -240,6 +240,27 @@ sk_status sk_gpu_average(float *to, const float *from, int64_t n, double decay,
     return sk_cuda_launched("average");
 }
 
+/* ---- combinations: run/cpu/weight_average.c.  Rare, and bound by memory */
+
+static __global__ void __launch_bounds__(BLOCK)
+    combine_all(const __grid_constant__ sk_combine_job j)
+{
+    for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < j.n;
+         i += (int64_t)gridDim.x * BLOCK) {
+        float x[SK_COMBINE_IN], y[SK_COMBINE_OUT];
+        for (int k = 0; k < SK_COMBINE_IN; k++) x[k] = k < j.by.n_in ? j.in[k][i] : 0;
+        for (int o = 0; o < SK_COMBINE_OUT; o++) y[o] = sk_combine_one(j.by.by[o], x, j.by.n_in);
+        for (int o = 0; o < j.by.n_out; o++) j.out[o][i] = y[o];
+    }
+}
+
+sk_status sk_gpu_combine(const sk_combine_job *j, void *stream)
+{
+    int blocks = j->n < 132 * 8 * BLOCK ? (int)((j->n + BLOCK - 1) / BLOCK) : 132 * 8;
+    if (j->n) combine_all<<<blocks, BLOCK, 0, (cudaStream_t)stream>>>(*j);
+    return sk_cuda_launched("combine");
+}
+
 /* ---- noise */
 
 /* Both halves of a word are bf16 between 1/64 and 1/32, of either sign; so is the word as f32. */

@@ -108,6 +108,9 @@ static sk_status clip(const sk_run *r, const sk_inst *in)
                      .cells = (int)(sk_gpu_count(r, in->in[0]) - SK_STAT_SUMS - r->p->n_sums),
                      .train = in->training,
                      .scale = in->scale,
+                     .all = in->in[3] < 0 ? NULL : sk_gpu_data(r, in->in[3]),
+                     .exact_all = in->in[4] < 0 ? NULL : sk_gpu_data(r, in->in[4]),
+                     .replicas = sk_layout_replicas(&r->p->layout),
                      .clip = r->opts.knobs.clip,
                      .phases = r->p->phases,
                      .no_drops = r->opts.no_drops,
@@ -147,6 +150,14 @@ static sk_status average(const sk_run *r, const sk_inst *in)
     const sk_gpu *g = r->gpu;
     return g->inst->average(sk_gpu_data(r, in->out[0]), sk_gpu_data(r, in->in[0]),
                             sk_gpu_count(r, in->out[0]), r->p->ema, g->scalars, g->compute);
+}
+
+static sk_status combine(const sk_run *r, const sk_inst *in)
+{
+    sk_combine_job j = {.by = *in->combine, .n = sk_gpu_count(r, in->out[0])};
+    for (int k = 0; k < j.by.n_in; k++) j.in[k] = sk_gpu_data(r, in->in[k]);
+    for (int o = 0; o < j.by.n_out; o++) j.out[o] = sk_gpu_data(r, in->out[o]);
+    return r->gpu->inst->combine(&j, r->gpu->compute);
 }
 
 static const sk_optim_kernel *optim_of(const sk_run *r, const sk_inst *in)
@@ -193,6 +204,8 @@ sk_status sk_gpu_issue(sk_run *r, int pc)
         return optim_of(r, in)->ahead(&g->updates[pc], &g->launch);
     case SK_DO_AVERAGE:
         return average(r, in);
+    case SK_DO_COMBINE:
+        return combine(r, in);
     case SK_DO_ENCODE:
     case SK_DO_DECODE:
         return code(r, in, pc);

@@ -23,7 +23,7 @@ static sk_status issue_all(sk_run *r, int from, int to)
         if (wait[1]) SK_TRY(sk_event_mark(g->d, wait[1], g->compute));
         if (g->marks) SK_TRY(sk_event_mark(g->d, g->marks[pc + 1], g->compute));
     }
-    return sk_comm_streams_join(g->streams, sk_run_updates(r), from, to);
+    return sk_comm_streams_join(g->streams, r, from, to);
 }
 
 /* After a failure the capture must be ended too; the error of that end is not the one to report. */
@@ -48,7 +48,7 @@ static bool out_of_graph(const sk_run *r, int from, int to)
     for (int pc = from; pc < to; pc++) {
         const sk_inst *in = &r->p->insts.v[pc];
         const sk_kernel *k = in->act == SK_DO_OP ? r->gpu->kernels[pc] : NULL;
-        if (sk_run_due(r, in) && (in->every > 1 || (k && k->waits))) return true;
+        if (sk_run_due(r, in) && (sk_inst_interval(in) > 1 || (k && k->waits))) return true;
     }
     return false;
 }
@@ -59,7 +59,7 @@ static bool out_of_graph(const sk_run *r, int from, int to)
 static sk_status launch(sk_run *r, int from, int to)
 {
     sk_gpu *g = r->gpu;
-    sk_gpu_section *s = &g->sections[from > 0];
+    sk_gpu_section *s = &g->sections[!from ? 0 : from == r->p->n_mean ? 1 : 2];
     if (!s->runs++ || r->opts.before || sk_offload_any(r->p, from, to) || out_of_graph(r, from, to))
         return issue_all(r, from, to);
     if (!s->graph) SK_TRY(capture(r, from, to, &s->graph));
@@ -153,8 +153,7 @@ static sk_status read_marks(sk_run *r, int from, int to, double begin)
         r->times[2 * pc] = begin + at[0];
         r->times[2 * pc + 1] = begin + at[g->at[pc] == pc]; /* part of another launch: no time */
     }
-    return sk_comm_streams_times(g->streams, g->marks[from], sk_run_updates(r), from, to, begin,
-                                 r->moving);
+    return sk_comm_streams_times(g->streams, g->marks[from], r, from, to, begin, r->moving);
 }
 
 /* A job of one rank sleeps until the GPU is done; else the host checks whether other ranks are

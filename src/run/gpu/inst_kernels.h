@@ -8,6 +8,7 @@
 #define SK_RUN_INST_KERNELS_H
 
 #include "graph/graph.h"
+#include "kernel/combine.h"
 #include "kernel/optim_kernel.h"
 
 #ifdef __cplusplus
@@ -44,8 +45,11 @@ typedef struct sk_clip_job {
     int n_sums;
     bool train;  /* a training step: decide on scale and skip */
     float scale; /* over 0: updates were made already, with this factor; see run/cpu/grad_norm.c */
-    double clip; /* 0: none */
-    int phases;  /* of a step: gradients of the last are clipped */
+    const double *all; /* with replicas: sums of all of them, which a step reports; else NULL */
+    const int64_t *exact_all;
+    double replicas;
+    double clip;                   /* 0: none */
+    int phases;                    /* of a step: gradients of the last are clipped */
     bool no_drops, no_full, alone; /* as in sk_run_opts */
     sk_step_scalars *pulse;        /* on the device: factor for gradients, skip, loss, norm */
     const int64_t *exact;          /* squares that are to be added, as STATS left them; or NULL */
@@ -53,6 +57,13 @@ typedef struct sk_clip_job {
     const double *small;        /* what sumsq() left, added over all ranks; or NULL */
     const int64_t *small_exact; /* the same in order=canonical */
 } sk_clip_job;
+
+typedef struct sk_combine_job { /* buffers on the device */
+    sk_combine by;
+    const float *in[SK_COMBINE_IN];
+    float *out[SK_COMBINE_OUT];
+    int64_t n;
+} sk_combine_job;
 
 /* The error feedback of up to so many parameters: kernel arguments of one launch. */
 enum { SK_FEEDBACK_RESET_MOST = 128 };
@@ -107,6 +118,8 @@ typedef struct sk_inst_kernels {
     /* The exponential moving average `to` takes in the weights `from`; not if pulse->hold. */
     sk_status (*average)(float *to, const float *from, int64_t n, double decay,
                          const sk_step_scalars *pulse, void *stream);
+    /* COMBINE: n elements of each operand, as kernel/combine.h says. */
+    sk_status (*combine)(const sk_combine_job *j, void *stream);
 } sk_inst_kernels;
 
 extern const sk_inst_kernels sk_inst_kernels_cuda;

@@ -33,6 +33,7 @@ sk_status sk_gpu_noise(void *to, int64_t bytes, void *stream);
 sk_status sk_gpu_reset_feedback(const sk_feedback_reset_job *j, const int32_t *skip, void *stream);
 sk_status sk_gpu_average(float *to, const float *from, int64_t n, double decay,
                          const sk_step_scalars *pulse, void *stream);
+sk_status sk_gpu_combine(const sk_combine_job *j, void *stream);
 /* stats_kernels.cu */
 sk_status sk_gpu_stats(const sk_stats_job *j, const sk_launch *l);
 sk_status sk_gpu_clip(const sk_clip_job *j, const sk_launch *l);

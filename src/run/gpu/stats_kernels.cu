@@ -198,14 +198,15 @@ sk_status sk_gpu_sumsq(void *sum, const void *data, sk_dtype type, int64_t n, bo
 
 /* ---- CLIP: take_sums() and sk_do_clip() of run/cpu/grad_norm.c, by one thread */
 
-static __device__ void take_sums(const sk_clip_job *j, double loss_scale)
+static __device__ void take_sums(const sk_clip_job *j, const double *sums, const void *exact,
+                                 double loss_scale)
 {
     sk_step_scalars *p = j->pulse;
     double sum[SK_N_SUMS] = {0};
-    for (int i = 0; i < j->n_sums; i++) sum[i] = j->sums[1 + i];
-    double tokens = sum[SK_SUM_WEIGHT] > 0 ? sum[SK_SUM_WEIGHT] : 1, squares = j->sums[0];
-    if (j->cells) sum[SK_SUM_LOSS] = sk_tree_sum_blocks(j->sums + 1 + j->n_sums, j->cells);
-    if (j->exact) squares += sk_exact_value((const sk_exact *)j->exact);
+    for (int i = 0; i < j->n_sums; i++) sum[i] = sums[1 + i];
+    double tokens = sum[SK_SUM_WEIGHT] > 0 ? sum[SK_SUM_WEIGHT] : 1, squares = sums[0];
+    if (j->cells) sum[SK_SUM_LOSS] = sk_tree_sum_blocks(sums + 1 + j->n_sums, j->cells);
+    if (exact) squares += sk_exact_value((const sk_exact *)exact);
     p->loss = sum[SK_SUM_LOSS] / tokens;
     p->tokens = sum[SK_SUM_WEIGHT];
     p->aux = sum[SK_SUM_AUX] / tokens;
@@ -223,11 +224,15 @@ static __global__ void clip_one(const __grid_constant__ sk_clip_job j)
 {
     sk_step_scalars *p = j.pulse;
     double loss_scale = p->loss_scale > 0 ? p->loss_scale : 1;
-    take_sums(&j, loss_scale);
-    if (!j.train) return;
+    take_sums(&j, j.sums, j.exact, loss_scale);
     double tokens = p->tokens > 0 ? p->tokens : 1;
     bool clips = j.clip > 0 && p->phase + 1 >= j.phases;
     double factor = clips ? j.clip / (p->norm + 1e-6) : 1;
+    if (j.all) {
+        take_sums(&j, j.all, j.exact_all, loss_scale);
+        p->norm *= sqrt(j.replicas);
+    }
+    if (!j.train) return;
     p->scale = (float)((factor < 1 ? factor : 1) / tokens / loss_scale);
     if (j.scale > 0) { /* updates were made already; the norm is that of the newest */
         p->norm *= tokens * (double)j.scale;

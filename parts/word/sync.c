@@ -1,0 +1,246 @@
+/* sync.c - how often, and how, ranks along an axis of the batch agree on weights (doc/sync.md). */
+#include "layout/word.h"
+#include "program/sync.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_STEPS = 1000000 };
+
+static sk_status unknown(const char *text)
+{
+    const char *names[64];
+    int n = 0;
+    while (n < 64 && sk_sync_parts[n]) names[n] = sk_sync_parts[n]->name, n++;
+    const char *near = sk_nearest(text, names, n);
+    return sk_fail(SK_ECONF, "layout: no way to synchronise is called '%s'%s%s%s", text,
+                   near ? " (did you mean '" : "; see skein list sync", near ? near : "",
+                   near ? "'?)" : "");
+}
+
+/* "lr=0.7": one of the numbers of the part. */
+static sk_status read_knob(const sk_sync *by, const char *text, size_t n, double *knob)
+{
+    const char *names[SK_MAX_SYNC_KNOB], *at = memchr(text, '=', n);
+    char said[64] = "";
+    int k = 0, count = 0;
+    if (n < sizeof said) memcpy(said, text, n);
+    while (by->knobs[count].name) names[count] = by->knobs[count].name, count++;
+    while (at && k < count &&
+           (strlen(names[k]) != (size_t)(at - text) || memcmp(names[k], text, (size_t)(at - text))))
+        k++;
+    if (!at || k == count) {
+        char own[128] = "none";
+        for (size_t used = 0, i = 0; i < (size_t)count; used = strlen(own), i++)
+            snprintf(own + used, sizeof own - used, "%s%s", i ? ", " : "", names[i]);
+        return sk_fail(SK_ECONF, "layout: sync=%s has no number '%s'; its numbers are: %s",
+                       by->name, said, own);
+    }
+    const sk_knob *of = &by->knobs[k];
+    char *end = NULL;
+    double x = strtod(said + (at - text) + 1, &end);
+    bool right = end != said + (at - text) + 1 && !*end && x >= of->least && x <= of->most &&
+                 (!of->whole || x == (double)(int64_t)x);
+    if (!right)
+        return sk_fail(SK_ECONF, "layout: sync=%s: '%s'; %s is a %snumber from %g to %g (%s)",
+                       by->name, said, of->name, of->whole ? "whole " : "", of->least, of->most,
+                       of->doc);
+    knob[k] = x;
+    return SK_OK;
+}
+
+/* "local:8", "diloco:50:lr=0.7".  Weights that are averaged in every step are those of gradients
+ * that are summed in every step: the plain program. */
+static sk_status read(const char *text, sk_axis_sync *to)
+{
+    char name[SK_SYNC_NAME] = "", number[32] = "";
+    size_t n = strcspn(text, ":");
+    if (n < sizeof name) memcpy(name, text, n);
+    const sk_sync *by = sk_sync_find(name);
+    if (!by) return unknown(text);
+    int every = by->usual;
+    *to = (sk_axis_sync){0};
+    for (int k = 0; by->knobs[k].name; k++) to->knob[k] = by->knobs[k].usual;
+    for (const char *at = text + n; *at; at += n) {
+        n = strcspn(++at, ":");
+        if (memchr(at, '=', n) || at != text + strlen(by->name) + 1) {
+            SK_TRY(read_knob(by, at, n, to->knob));
+            continue;
+        }
+        if (n < sizeof number) memcpy(number, at, n);
+        SK_TRY(sk_word_int("sync", number, 1, MOST_STEPS, &every));
+    }
+    if (!every)
+        return sk_fail(SK_ECONF,
+                       "layout: sync=%s needs a number of steps between synchronisations, as in "
+                       "sync=%s:8",
+                       by->name, by->name);
+    to->every = every;
+    if (every > 1 || by->outer) snprintf(to->name, sizeof to->name, "%s", by->name);
+    return SK_OK;
+}
+
+/* Over dp, which is made if need be. */
+static sk_status set(sk_reading *r, const char *value)
+{
+    sk_layout *l = r->l;
+    int axis = sk_mesh_axis(&l->mesh, "dp");
+    if (axis < 0) {
+        SK_TRY(sk_axis_add(&l->mesh, "dp", 1));
+        axis = l->mesh.n - 1;
+        SK_TRY(sk_axis_split(l, axis, "b"));
+    }
+    return read(value, &l->sync[axis]);
+}
+
+extern const sk_word sk_word_sync;
+
+static sk_status say(sk_reading *r, const sk_phrase *s)
+{
+    int axis = -1;
+    SK_TRY(sk_axis_find(r->l, s->v[0], &axis));
+    if (*r->l->sync[axis].name) return sk_word_twice(&sk_word_sync);
+    return read(s->v[1], &r->l->sync[axis]);
+}
+
+static bool on(const sk_layout *l)
+{
+    for (int a = 0; a < l->mesh.n; a++)
+        if (*l->sync[a].name) return true;
+    return false;
+}
+
+static void clear(sk_layout *l) { memset(l->sync, 0, sizeof l->sync); }
+
+/* "diloco:50", with numbers that are not the usual ones. */
+static void print_one(const sk_axis_sync *s, sk_out *o)
+{
+    const sk_sync *by = sk_sync_find(s->name);
+    sk_out_add(o, "%s:%d", s->name, s->every);
+    for (int k = 0; by->knobs[k].name; k++)
+        if (s->knob[k] != by->knobs[k].usual)
+            sk_out_add(o, ":%s=%.17g", by->knobs[k].name, s->knob[k]);
+}
+
+static void print(const sk_layout *l, sk_out *o)
+{
+    for (int a = 0; a < l->mesh.n; a++) {
+        if (!*l->sync[a].name) continue;
+        sk_out_add(o, "%ssynchronize %s by ", o->n ? "\n" : "", l->mesh.name[a]);
+        print_one(&l->sync[a], o);
+    }
+}
+
+static void print_brief(const sk_layout *l, sk_out *o)
+{
+    for (int a = 0; a < l->mesh.n; a++) {
+        if (!*l->sync[a].name) continue;
+        sk_out_add(o, "%s%s sync ", o->n ? " · " : "", l->mesh.name[a]);
+        print_one(&l->sync[a], o);
+    }
+}
+
+static sk_status check(const sk_layout *l)
+{
+    for (int a = 0; a < l->mesh.n; a++) {
+        const char *name = l->mesh.name[a];
+        if (!*l->sync[a].name) continue;
+        if (strcmp(l->split[a], "b") != 0)
+            return sk_fail(SK_ECONF,
+                           "layout: sync=%s:%d makes replicas of the ranks along '%s', and that "
+                           "axis splits \"%s\"; an axis that splits the batch \"b\" alone is "
+                           "needed",
+                           l->sync[a].name, l->sync[a].every, name, l->split[a]);
+        const sk_sync *by = sk_sync_find(l->sync[a].name);
+        int parts = by->fragments ? by->fragments(l->sync[a].knob) : 1;
+        if (parts > l->sync[a].every)
+            return sk_fail(SK_ECONF,
+                           "layout: sync=%s:%d has %d fragments, and one a step is synchronised; "
+                           "take %s:%d or fewer fragments",
+                           by->name, l->sync[a].every, parts, by->name, parts);
+        if (a == l->shard_axis && l->shard)
+            return sk_fail(SK_ECONF,
+                           "layout: sync=%s:%d gives ranks along '%s' weights of their own, and "
+                           "zero=%d shards them over '%s'; take two axes, as in \"mesh hosts=2 "
+                           "dp=2; split b over hosts; split b over dp; shard state over dp; "
+                           "synchronize hosts by %s:%d\"",
+                           l->sync[a].name, l->sync[a].every, name, (int)l->shard, name,
+                           l->sync[a].name, l->sync[a].every);
+    }
+    return SK_OK;
+}
+
+static sk_status fits(const sk_word_ask *ask)
+{
+    if (!sk_layout_any_local(ask->layout)) return SK_OK;
+    if (ask->async)
+        return sk_fail(SK_ECONF,
+                       "layout: sync lets each replica clip and scale its own gradient at the end "
+                       "of a step, and schedule %s updates within a step; take another, as 1f1b",
+                       ask->layout->schedule);
+    if (ask->late)
+        return sk_fail(SK_ECONF, "layout: sync averages weights behind their update, and with "
+                                 "optim.late it runs beside the next step; take optim.late=0");
+    return SK_OK;
+}
+
+static void idle(const sk_layout *l, sk_out *o)
+{
+    if (!sk_layout_any_local(l))
+        sk_out_add(o, "sync has nothing to do: there is one replica, dp=N makes more");
+}
+
+static bool claims(const sk_word_ask *ask)
+{
+    return ask->optim && sk_layout_any_local(ask->layout);
+}
+
+/* An axis that splits the batch alone and does not shard. */
+static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
+{
+    static const char *const ways[] = {"local:2",         "local:3",
+                                       "diloco:2",        "diloco:3:momentum=0.5",
+                                       "elastic:2",       "stream:2:fragments=2",
+                                       "stream:4:mix=0.2"};
+    int axis = -1;
+    for (int a = 0; a < l->mesh.n; a++)
+        if (!strcmp(l->split[a], "b") && l->mesh.size[a] > 1 && a != l->shard_axis &&
+            !*l->sync[a].name && (axis < 0 || sk_dice_one_in(d, 2)))
+            axis = a;
+    if (axis < 0 || !sk_dice_one_in(d, 4)) return false;
+    const char *way = ways[sk_dice_pick(d, 0, 6)];
+    bool brief = !strcmp(l->mesh.name[axis], "dp") && sk_dice_one_in(d, 2);
+    if (brief) snprintf(phrase, SK_WORD_TEXT, "sync=%s", way);
+    else snprintf(phrase, SK_WORD_TEXT, "synchronize %s by %s", l->mesh.name[axis], way);
+    return true;
+}
+
+const sk_word sk_word_sync = {
+    .name = "sync",
+    .doc = "ranks along dp are replicas that update alone and synchronise every so many steps: "
+           "skein list sync",
+    .value = "SYNC",
+    .sentence = {"synchronize AXIS by SYNC"},
+    .example = "dp=2 sync=local:4",
+    .alias = {{"local_sgd localsgd", "sync=local:H, as in \"dp=4 sync=local:8\""}},
+    .kind = SK_WORD_OTHER,
+    .again = true,
+    .place = 165,
+    .set = set,
+    .say = say,
+    .on = on,
+    .clear = clear,
+    .print = print,
+    .print_brief = print_brief,
+    .check = check,
+    .fits = fits,
+    .idle = idle,
+    .excludes = {{"offload", 0, "replicas synchronise what lies in the memory of the device"},
+                 {"replica", 0,
+                  "ranks of a host would average a copy of the weights that others still read"}},
+    .lowers = SK_LOWERS_WIRE,
+    .claims = claims,
+    .draw = draw,
+    .tries = "local:8 diloco:50",
+};

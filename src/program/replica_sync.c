@@ -1,0 +1,331 @@
+/* replica_sync.c - synchronisations of replicas (sync.h): instructions behind the update, which run
+ * in every so-many-th step.
+ *
+ * What is synchronised is what the optimizer changes: the master of a narrow weight, else the
+ * weight, as the shard that this rank updates.  So under ZeRO inside of a replica each rank sends
+ * only its shard, and the gather of updated weights that follows brings the results to all.
+ *
+ * A part with an outer step keeps the anchor, the weights of the last synchronisation, which is
+ * alike in all replicas, and perhaps a momentum.  Its replicas send their difference from the
+ * anchor.  Fragments are sent where a step begins and taken where it ends: the call is in flight
+ * while the step computes, and the difference is that of the step before. */
+#include "program/lowering.h"
+#include "program/sync.h"
+
+#include <string.h>
+
+const sk_sync *sk_sync_find(const char *name)
+{
+    for (const sk_sync *const *s = sk_sync_parts; *s; s++)
+        if (!strcmp((*s)->name, name)) return *s;
+    return NULL;
+}
+
+const sk_sync *sk_sync_of(const sk_layout *l, int axis)
+{
+    return sk_layout_local(l, axis) ? sk_sync_find(l->sync[axis].name) : NULL;
+}
+
+/* The axis whose synchronisation has an outer step; -1: none. */
+static int outer_axis(const sk_layout *l)
+{
+    for (int a = 0; a < l->mesh.n; a++) {
+        const sk_sync *s = sk_sync_of(l, a);
+        if (s && s->outer) return a;
+    }
+    return -1;
+}
+
+static int optimized(const sk_param_plan *q) { return q->master >= 0 ? q->master : q->shard; }
+
+/* --- what is kept --- */
+
+void sk_plan_replica(sk_lowering *e, sk_param_plan *q)
+{
+    int axis = outer_axis(e->l);
+    const char *name = q->tensor->name;
+    if (!sk_layout_any_local(e->l)) return;
+    q->mean = q->grad_shard;
+    if (axis < 0) return;
+    q->anchor = sk_lower_kept_state(e, sk_print(e->p->arena, "%s.anchor", name), q, SK_F32);
+    if (!sk_sync_of(e->l, axis)->momentum) return;
+    name = sk_print(e->p->arena, "%s.outer_momentum", name);
+    q->outer_momentum = sk_lower_kept_state(e, name, q, SK_F32);
+    e->p->bufs.v[q->outer_momentum].zero = true;
+}
+
+/* --- calls --- */
+
+typedef struct sending { /* a call with one buffer of each of many parameters, in buckets */
+    sk_lowering *e;
+    int axis, call;
+    int64_t bytes;
+    sk_flies flies;
+} sending;
+
+static void flush(sending *s)
+{
+    if (s->call >= 0) sk_lower_start(s->e, s->call, s->flies);
+    s->call = -1;
+    s->bytes = 0;
+}
+
+/* Becomes the mean over the replicas along the axis. */
+static void send(sending *s, const sk_param_plan *q, int buf)
+{
+    const sk_buffer b = s->e->p->bufs.v[buf];
+    if (s->call < 0)
+        s->call = sk_lower_call(s->e, SK_ALLREDUCE, SK_MEAN, b.type, s->axis,
+                                sk_print(s->e->p->arena, "replicas from %s", q->tensor->name));
+    sk_lower_seg(s->e, s->call, buf, buf, 1, sk_box_count(&b.box, 0, b.box.n), 1);
+    s->bytes += sk_lower_logical(s->e, q->tensor);
+    if (s->bytes >= sk_lower_bucket(s->e)) flush(s);
+}
+
+/* --- outer steps --- */
+
+static sk_inst *combine(sk_lowering *e, int param, const sk_combine *by)
+{
+    sk_inst *in = sk_lower_inst(e, SK_DO_COMBINE);
+    const sk_param_plan *q = &e->p->params.v[param];
+    const sk_extent *box = &e->p->bufs.v[q->anchor].box;
+    in->param = param;
+    in->layer = q->tensor->layer;
+    in->combine = by;
+    in->flops = 2.0 * by->n_in * by->n_out * (double)sk_box_count(box, 0, box->n);
+    return in;
+}
+
+/* A buffer with the anchor less the weights of this replica. */
+static int difference(sk_lowering *e, int param)
+{
+    static const sk_combine less = {.n_in = 2, .n_out = 1, .by = {{1, -1}}};
+    const sk_param_plan q = e->p->params.v[param];
+    const sk_buffer a = e->p->bufs.v[q.anchor];
+    const char *name = sk_print(e->p->arena, "%s.change", q.tensor->name);
+    int to = sk_lower_buffer(e, name, q.tensor, SK_WIRE, SK_F32, a.box);
+    sk_inst *in = combine(e, param, &less);
+    in->in[0] = q.anchor;
+    in->in[1] = optimized(&q);
+    in->out[0] = to;
+    return to;
+}
+
+static const sk_combine *outer_step(sk_lowering *e, int axis)
+{
+    const sk_sync *s = sk_sync_of(e->l, axis);
+    sk_combine *c = sk_new(e->p->arena, sk_combine);
+    sk_outer_step by = {0};
+    s->outer(e->l->sync[axis].knob, e->l->mesh.size[axis], &by);
+    *c = (sk_combine){.n_in = s->momentum ? 4 : 3, .n_out = s->momentum ? 3 : 2};
+    memcpy(c->by[SK_OUTER_TO_WEIGHT], by.weight, sizeof by.weight);
+    memcpy(c->by[SK_OUTER_TO_ANCHOR], by.anchor, sizeof by.anchor);
+    memcpy(c->by[SK_OUTER_TO_MOMENTUM], by.momentum, sizeof by.momentum);
+    return c;
+}
+
+/* Kernels read narrow weights: rounded anew from the masters. */
+static void narrow(sk_lowering *e, int param)
+{
+    const sk_param_plan q = e->p->params.v[param];
+    if (q.master < 0) return;
+    sk_lower_move(e, SK_DO_NARROW, q.master, q.shard);
+    sk_inst *in = &e->p->insts.v[e->p->insts.n - 1];
+    in->param = param;
+    in->layer = q.tensor->layer;
+}
+
+static void take(sk_lowering *e, int param, int mean, const sk_combine *by)
+{
+    const sk_param_plan q = e->p->params.v[param];
+    sk_inst *in = combine(e, param, by);
+    in->in[SK_OUTER_WEIGHT] = in->out[SK_OUTER_TO_WEIGHT] = optimized(&q);
+    in->in[SK_OUTER_MEAN] = mean;
+    in->in[SK_OUTER_ANCHOR] = in->out[SK_OUTER_TO_ANCHOR] = q.anchor;
+    in->in[SK_OUTER_MOMENTUM] = in->out[SK_OUTER_TO_MOMENTUM] = q.outer_momentum;
+    narrow(e, param);
+}
+
+/* --- one synchronisation --- */
+
+static int fragments_of(const sk_layout *l, int axis)
+{
+    const sk_sync *s = sk_sync_of(l, axis);
+    return s->fragments ? s->fragments(l->sync[axis].knob) : 1;
+}
+
+/* The steps of a fragment: the last behind `every` steps, the others evenly before it. */
+static sk_step_due due(const sk_layout *l, int axis, int fragment)
+{
+    int every = l->sync[axis].every, n = fragments_of(l, axis);
+    return (sk_step_due){every, (int)((int64_t)every * (fragment + 1) / n - 1)};
+}
+
+static bool in_fragment(const sk_lowering *e, int param, int fragment, int n)
+{
+    return e->p->params.v[param].tensor->layer % n == fragment;
+}
+
+static void average(sk_lowering *e, int axis)
+{
+    sending s = {.e = e, .axis = axis, .call = -1};
+    for (int i = 0; i < e->p->params.n; i++) {
+        const sk_param_plan q = e->p->params.v[i];
+        send(&s, &q, optimized(&q));
+    }
+    flush(&s);
+    for (int i = 0; i < e->p->params.n; i++) narrow(e, i);
+}
+
+static void send_changes(sk_lowering *e, int axis, int fragment, sk_flies flies, int *change)
+{
+    int n = fragments_of(e->l, axis);
+    sending s = {.e = e, .axis = axis, .call = -1, .flies = flies};
+    for (int i = 0; i < e->p->params.n; i++) {
+        if (!in_fragment(e, i, fragment, n)) continue;
+        change[i] = difference(e, i);
+        send(&s, &e->p->params.v[i], change[i]);
+    }
+    flush(&s);
+}
+
+static void take_means(sk_lowering *e, int axis, int fragment, const int *change)
+{
+    const sk_combine *by = outer_step(e, axis);
+    for (int i = 0; i < e->p->params.n; i++)
+        if (in_fragment(e, i, fragment, fragments_of(e->l, axis))) take(e, i, change[i], by);
+}
+
+/* Where a step begins: fragments that are due in it are on their way. */
+void sk_lower_replica_begin(sk_lowering *e)
+{
+    int axis = outer_axis(e->l);
+    if (axis < 0 || !sk_sync_of(e->l, axis)->fragments) return;
+    e->changes = sk_many(e->tmp, int, e->p->params.n + 1);
+    e->at.task = 0;
+    e->at.micro = -1;
+    e->at.layer = 0;
+    for (int f = 0; f < fragments_of(e->l, axis); f++) {
+        e->at.sync = due(e->l, axis, f);
+        send_changes(e, axis, f, SK_FLIES_ON, e->changes);
+    }
+    e->at.sync = (sk_step_due){0};
+}
+
+static void outer(sk_lowering *e, int axis)
+{
+    int *change = e->changes ? e->changes : sk_many(e->tmp, int, e->p->params.n + 1);
+    for (int f = 0; f < fragments_of(e->l, axis); f++) {
+        e->at.sync = due(e->l, axis, f);
+        if (!e->changes) send_changes(e, axis, f, SK_FLIES_NOT, change);
+        take_means(e, axis, f, change);
+    }
+}
+
+void sk_lower_replica_sync(sk_lowering *e)
+{
+    for (int a = 0; a < e->l->mesh.n; a++) {
+        const sk_sync *s = sk_sync_of(e->l, a);
+        if (!s) continue;
+        e->at.sync = due(e->l, a, 0);
+        if (s->outer) outer(e, a);
+        else average(e, a);
+        e->at.sync = (sk_step_due){0};
+    }
+}
+
+/* --- the mean, for validation and exports --- */
+
+/* Between steps the gradient of a weight is not needed: its buffer takes the mean over replicas of
+ * the weights, or of their averages where the optimizer keeps some. */
+static void copy_to_mean(sk_lowering *e, int param)
+{
+    sk_program *p = e->p;
+    const sk_param_plan *q = &p->params.v[param];
+    int own = sk_param_own_average(q), from = own >= 0 ? own : q->shard;
+    bool narrows = p->bufs.v[from].type != p->bufs.v[q->mean].type;
+    sk_lower_move(e, narrows ? SK_DO_NARROW : SK_DO_SLICE, from, q->mean);
+    p->insts.v[p->insts.n - 1].param = narrows ? param : -1;
+}
+
+void sk_lower_replica_mean(sk_lowering *e)
+{
+    sk_program *p = e->p;
+    if (!p->optim || !sk_layout_any_local(e->l)) return;
+    e->at.task = e->at.micro = -1;
+    e->at.layer = 0;
+    e->at.mean = true;
+    for (int i = 0; i < p->params.n; i++) copy_to_mean(e, i);
+    for (int a = 0; a < e->l->mesh.n; a++)
+        for (int narrow = 0; sk_layout_local(e->l, a) && narrow < 2; narrow++) {
+            sending s = {.e = e, .axis = a, .call = -1};
+            for (int i = 0; i < p->params.n; i++) { /* a call has elements of one type */
+                const sk_param_plan q = p->params.v[i];
+                if ((p->bufs.v[q.mean].type != SK_F32) == narrow) send(&s, &q, q.mean);
+            }
+            flush(&s);
+        }
+    e->at.mean = false;
+}
+
+/* --- refusals --- */
+
+/* A sum over the batch that is not one of a gradient would make replicas wait for each other. */
+static sk_status crosses(const sk_lowering *e, const sk_inst *in)
+{
+    const sk_call_plan *c = &e->p->calls.v[in->call];
+    if (c->group >= e->l->mesh.n || !sk_layout_local(e->l, c->group)) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "layout: '%s' is over '%s' in every step, and sync makes replicas of its ranks; "
+                   "leave out sync, or take another axis",
+                   c->what, e->l->mesh.name[c->group]);
+}
+
+/* In deterministic order ranks have whole reduction blocks of the batch, which need not be their
+ * share of it.  That is fine for a sum, and not for replicas, each of which learns from its own. */
+static sk_status even_shares(const sk_lowering *e)
+{
+    const char batch[] = {e->g->batch, 0};
+    sk_layout plain = *e->l;
+    sk_state s = {0};
+    plain.canonical = false;
+    for (int a = 0; a < SK_MAX_AXES; a++)
+        if (a < plain.mesh.n && sk_layout_local(&plain, a)) s.how[a] = SK_SPLIT;
+    for (int r = 0, n = sk_mesh_ranks(&plain.mesh); e->l->canonical && r < n; r++) {
+        int coord[SK_MAX_AXES];
+        sk_mesh_coords(&plain.mesh, r, coord);
+        sk_extent has = sk_shard_of(e->g, e->l, batch, &s, coord, -1, 1),
+                  share = sk_shard_of(e->g, &plain, batch, &s, coord, -1, 1);
+        if (has.size[0] == share.size[0]) continue;
+        return sk_fail(SK_ECONF,
+                       "layout: order=canonical would deal %lld of %lld samples to replica %d, "
+                       "whose share is %lld; take 2, 4, 8 ... replicas that divide train.batch, or "
+                       "order=fast",
+                       (long long)has.size[0], (long long)has.full[0],
+                       sk_layout_replica_of(&plain, coord), (long long)share.size[0]);
+    }
+    return SK_OK;
+}
+
+static sk_status replicas_fit(const sk_lowering *e)
+{
+    const sk_program *p = e->p;
+    SK_TRY(even_shares(e));
+    if (e->opts->noise)
+        return sk_fail(SK_ECONF,
+                       "layout: sync gives replicas weights of their own, and train.noise "
+                       "compares gradients of one point; leave out one of them");
+    for (int pc = 0; pc < p->n_train; pc++)
+        if (p->insts.v[pc].act == SK_DO_START && p->insts.v[pc].micro >= 0)
+            SK_TRY(crosses(e, &p->insts.v[pc]));
+    return SK_OK;
+}
+
+sk_status sk_check_replicas(sk_lowering *e)
+{
+    sk_program *p = e->p;
+    if (p->optim && sk_layout_any_local(e->l)) SK_TRY(replicas_fit(e));
+    p->n_mean = p->n_train;
+    while (p->n_mean < p->insts.n && p->insts.v[p->n_mean].mean) p->n_mean++;
+    return SK_OK;
+}

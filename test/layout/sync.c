@@ -1,0 +1,302 @@
+/* sync.c - replicas with weights of their own (program/sync.h).
+ *
+ * What replicas do does not depend on how each of them is cut: in canonical order every loss,
+ * weight and number of the optimizer's state, of all replicas, has the bits of replicas of one
+ * rank.  And the laws: synchronised in every step it is the synchronous program; plain SGD whose
+ * weights are averaged behind one step makes the step of the averaged gradient; replicas are equal
+ * behind a synchronisation and not before; bytes are counted in the steps in which they leave. */
+#include "lib/check.h"
+#include "lib/ranks.h"
+
+#include "base/hash.h"
+#include "lib/fake_gpu.h"
+#include "lib/fake_nccl.h"
+#include "program/sync.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static sk_trial trial(const char *model, const char *layout)
+{
+    sk_trial t = sk_trial_small(model, layout);
+    t.hyper.embd_pdrop = t.hyper.resid_pdrop = 0;
+    t.batch = 8;
+    t.steps = 6;
+    t.clip = 1;
+    return t;
+}
+
+static void fine(sk_trial *t)
+{
+    sk_status st = sk_trial_run(t);
+    if (st) printf("%s on \"%s\": %s\n", t->model->name, t->layout, sk_error());
+    check(!st);
+}
+
+/* --- any layout inside of a replica --- */
+
+static void same_bits(const char *model, const char *optim, const char *first, const char *then)
+{
+    sk_trial a = trial(model, first), b = trial(model, then);
+    bool matrix = !strcmp(optim, "muon");
+    a.optim = b.optim = matrix ? "adamw" : optim;
+    if (matrix) a.matrix = b.matrix = optim;
+    sk_trial_groups(&a);
+    sk_trial_groups(&b);
+    fine(&a);
+    fine(&b);
+    bool same = a.digest == b.digest && a.elements == b.elements && a.valid == b.valid;
+    for (int s = 0; s < a.steps; s++) same &= a.loss[s] == b.loss[s] && a.norm[s] == b.norm[s];
+    if (!same)
+        printf("%s, %s: \"%s\" and \"%s\" differ: %.9g %.9g\n", model, optim, first, then,
+               a.loss[a.steps - 1], b.loss[b.steps - 1]);
+    check(same);
+}
+
+#define HOSTS "mesh hosts=2 dp=2; split b over hosts; split b over dp; synchronize hosts by "
+
+static void any_layout(void)
+{
+    static const char *const inside[] = {
+        "dp=2 tp=2 sync=local:4; canonical order",
+        "pp=2 dp=2 micro=2 sync=local:4; canonical order",
+        "dp=2 cp=2 sync=local:4; canonical order",
+        HOSTS "local:4; canonical order",
+        HOSTS "local:4; shard state over dp; canonical order",
+        HOSTS "local:4; shard grads over dp; canonical order",
+        HOSTS "local:4; shard params over dp; canonical order",
+    };
+    static const char *const optim[] = {"adamw", "lamb", "sgd",     "adamw",
+                                        "lars",  "lion", "novograd"};
+    for (int i = 0; i < (int)(sizeof inside / sizeof *inside); i++)
+        same_bits(i % 2 ? "gpt2" : "llama", optim[i], "dp=2 sync=local:4; canonical order",
+                  inside[i]);
+    same_bits("switch", "adamw", "dp=2 sync=local:3; canonical order",
+              "dp=2 ep=2 sync=local:3; canonical order");
+    same_bits("mlp", "adamw", "dp=4 sync=local:2; canonical order",
+              "dp=4 tp=2 sync=local:2; canonical order");
+    same_bits("gpt2", "adamw", "dp=2 sync=diloco:2; canonical order",
+              "pp=2 dp=2 micro=2 sync=diloco:2; canonical order");
+    same_bits("llama", "lamb", "dp=2 sync=elastic:2; canonical order",
+              HOSTS "elastic:2; shard state over dp; canonical order");
+    same_bits("gpt2", "muon", "dp=2 sync=stream:4; canonical order",
+              HOSTS "stream:4; shard params over dp; canonical order");
+    same_bits("llama", "sam", "dp=2 sync=stream:3:fragments=3; canonical order",
+              "dp=2 tp=2 sync=stream:3:fragments=3; canonical order");
+}
+
+/* Narrow weights have masters, which are what is synchronised; on a GPU, and on a CPU. */
+static void narrow_on_gpu(void)
+{
+    static const char *const ways[] = {"dp=2 sync=local:2", "dp=2 tp=2 sync=diloco:2",
+                                       "dp=2 sync=stream:4",
+                                       HOSTS "elastic:3; shard grads over dp"};
+    for (int i = 0; i < 8; i++) {
+        sk_trial a = trial("gpt2", ways[i % 4]), b = a;
+        a.dtype = b.dtype = i < 4 ? SK_F32 : SK_BF16;
+        b.gpu = true;
+        fine(&a);
+        fine(&b);
+        double off = 0;
+        for (int s = 0; s < a.steps; s++) off = fmax(off, fabs(a.loss[s] / b.loss[s] - 1));
+        off = fmax(off, fabs(a.valid / b.valid - 1));
+        if (off > (i < 4 ? 1e-5 : 2e-2)) printf("\"%s\": %.1e apart on a GPU\n", ways[i % 4], off);
+        check(off <= (i < 4 ? 1e-5 : 2e-2));
+    }
+}
+
+/* --- laws --- */
+
+static void every_step(void)
+{
+    sk_trial a = trial("gpt2", "dp=2"), b = trial("gpt2", "dp=2 sync=local:1");
+    fine(&a);
+    fine(&b);
+    check(a.digest == b.digest && a.valid == b.valid);
+}
+
+/* The first step has next to no rate: the second is the only one between two synchronisations. */
+static void one_step_of_sgd(void)
+{
+    sk_trial a = trial("gpt2", "dp=2"), b = trial("gpt2", "dp=2 sync=local:2");
+    for (sk_trial *t = &a;; t = &b) {
+        t->optim = "sgd";
+        t->steps = 2;
+        t->clip = 0;
+        t->lr = 0.1;
+        t->gain[0] = 1e-12;
+        t->gain[1] = 1;
+        t->knobs[0] = (struct sk_trial_knob){"momentum", 0};
+        t->knobs[1] = (struct sk_trial_knob){"decay", 0};
+        fine(t);
+        if (t == &b) break;
+    }
+    check(fabs(a.valid / b.valid - 1) < 1e-6);
+    b = trial("gpt2", "dp=2 sync=local:2"); /* a second law: two steps are not one */
+    b.optim = "sgd";
+    b.lr = 0.1;
+    fine(&b);
+    check(fabs(a.valid / b.valid - 1) > 1e-6);
+}
+
+static uint64_t kept[SK_TEST_RANKS][SK_TEST_STEPS];
+static int64_t sent[SK_TEST_RANKS][SK_TEST_STEPS];
+static int64_t planned[SK_TEST_RANKS][2]; /* in steps without a synchronisation, and with one */
+
+static void after(const sk_trial *t, const sk_run *run, const sk_program *p, int step)
+{
+    (void)t;
+    uint64_t *h = &kept[p->rank][step];
+    *h = 0;
+    for (int i = 0; i < p->params.n; i++) {
+        int buf = p->params.v[i].stored;
+        *h = sk_hash(*h, sk_run_data(run, buf), (size_t)p->bufs.v[buf].bytes);
+    }
+    sent[p->rank][step] = sk_comm_bytes_sent(sk_run_comm((sk_run *)run));
+    memset(planned[p->rank], 0, sizeof planned[p->rank]);
+    for (int pc = 0; pc < p->n_train; pc++)
+        for (int due = 0; due < 2; due++)
+            if (due || p->insts.v[pc].sync.steps < 2) planned[p->rank][due] += p->insts.v[pc].wire;
+}
+
+/* By closed form an all-reduce of S bytes over n ranks sends 2 S (n - 1) / n from each. */
+static void synchronised_when_due(void)
+{
+    sk_trial t = trial("gpt2", "dp=3 sync=local:3");
+    int64_t weights = 0;
+    t.after = after;
+    fine(&t);
+    sk_arena a = {0};
+    sk_graph g;
+    sk_program **p;
+    int n = 0;
+    check(!sk_trial_compile(&a, &t, &g, &p, &n));
+    for (int i = 0; i < p[0]->params.n; i++)
+        weights += p[0]->bufs.v[p[0]->params.v[i].stored].bytes;
+    sk_arena_end(&a);
+    for (int s = 0; s < t.steps; s++) {
+        bool due = (s + 1) % 3 == 0, same = kept[0][s] == kept[1][s] && kept[1][s] == kept[2][s];
+        int64_t bytes = 0, want = 0;
+        for (int r = 0; r < 3; r++) {
+            bytes += sent[r][s] - (s ? sent[r][s - 1] : 0);
+            want += planned[r][due];
+        }
+        check(same == due);
+        check(bytes == want);
+    }
+    int64_t more = 0;
+    for (int r = 0; r < 3; r++) more += planned[r][1] - planned[r][0];
+    check(more == 2 * 2 * weights);
+}
+
+/* --- outer steps --- */
+
+/* One number, against the textbook in double: v = mu v + g, x -= lr (g + mu v). */
+static void nesterov(const char *name, double mix)
+{
+    const sk_sync *s = sk_sync_find(name);
+    double knob[SK_MAX_SYNC_KNOB] = {0.7, 0.9, 4, mix};
+    double x = 1.25, v = 0, anchor = x, momentum = 0, far = 0;
+    sk_outer_step by = {0};
+    s->outer(knob, 4, &by);
+    for (int i = 0; i < 50; i++) {
+        double g = sin(1.0 + i), own = anchor - g + 0.01, in[] = {own, g, anchor, momentum};
+        double out[3] = {0};
+        for (int k = 0; k < 4; k++) {
+            out[0] += (double)by.weight[k] * in[k];
+            out[1] += (double)by.anchor[k] * in[k];
+            out[2] += (double)by.momentum[k] * in[k];
+        }
+        v = 0.9 * v + g;
+        x -= 0.7 * (g + 0.9 * v);
+        anchor = out[1];
+        momentum = out[2];
+        far = fmax(far, fabs(anchor - x) + fabs(momentum - v));
+        far = fmax(far, fabs(out[0] - (mix * own + (1 - mix) * x)));
+    }
+    check(far < 1e-4);
+}
+
+/* The spring: what replicas go towards the centre, it comes towards them in sum. */
+static void spring(void)
+{
+    const sk_sync *s = sk_sync_find("elastic");
+    double knob[SK_MAX_SYNC_KNOB] = {0.9}, x[4] = {1, 2, 3, 6}, centre = 2, sum = 0, mean = 0;
+    sk_outer_step by = {0};
+    s->outer(knob, 4, &by);
+    for (int r = 0; r < 4; r++) mean += (centre - x[r]) / 4;
+    double moved = by.anchor[SK_OUTER_ANCHOR] * centre + by.anchor[SK_OUTER_MEAN] * mean;
+    for (int r = 0; r < 4; r++) {
+        double to = by.weight[SK_OUTER_WEIGHT] * x[r] + by.weight[SK_OUTER_ANCHOR] * centre;
+        check(fabs(to - (x[r] - 0.9 / 4 * (x[r] - centre))) < 1e-6);
+        sum += to - x[r];
+    }
+    check(fabs(moved - centre + sum) < 1e-6 && fabs(moved - 2.9) < 1e-6);
+}
+
+static void without_momentum_it_averages(void)
+{
+    sk_trial a = trial("gpt2", "dp=3 sync=local:2"),
+             b = trial("gpt2", "dp=3 sync=diloco:2:lr=1:momentum=0");
+    fine(&a);
+    fine(&b);
+    for (int s = 0; s < a.steps; s++) check(fabs(a.loss[s] / b.loss[s] - 1) < 1e-5);
+}
+
+/* --- refusals --- */
+
+static void refuses(const char *layout, const char *why)
+{
+    sk_layout l;
+    bool said = sk_layout_read(layout, 0, &l) == SK_ECONF && strstr(sk_error(), why);
+    if (!said) printf("\"%s\": %s\n", layout, sk_error());
+    check(said);
+}
+
+static void mistakes(void)
+{
+    refuses("dp=2 sync=lokal:4", "did you mean 'local'");
+    refuses("dp=2 sync=local", "needs a number of steps");
+    refuses("dp=2 sync=local:0", "whole number");
+    refuses("dp=2 sync=local:4x", "whole number");
+    refuses("dp=2 zero=1 sync=local:4", "take two axes");
+    refuses("ep=2; synchronize ep by local:4", "alone is needed");
+    refuses("dp=2; synchronize qp by local:4", "qp");
+    refuses("dp=2 offload=state sync=local:4", "offload");
+    refuses("dp=2 sync=diloco:4:lx=1", "its numbers are: lr, momentum");
+    refuses("dp=2 sync=diloco:4:lr=100", "from 0 to 10");
+    refuses("dp=2 sync=diloco:4:lr=", "from 0 to 10");
+    refuses("dp=2 sync=stream:4:fragments=2.5", "whole number");
+    refuses("dp=2 sync=local:4:4", "no number '4'");
+    refuses("dp=2 sync=stream:3", "fragments");
+    sk_trial t = trial("gpt2", "dp=2 sync=local:4");
+    sk_arena a = {0};
+    sk_graph g;
+    sk_program **p;
+    int n = 0;
+    t.noise = true;
+    check(sk_trial_compile(&a, &t, &g, &p, &n) == SK_ECONF && strstr(sk_error(), "train.noise"));
+    t = trial("gpt2", "dp=3 sync=local:4; canonical order");
+    check(sk_trial_compile(&a, &t, &g, &p, &n) == SK_ECONF && strstr(sk_error(), "samples"));
+    sk_arena_end(&a);
+}
+
+int main(void)
+{
+    sk_fake_gpu(0);
+    sk_fake_nccl();
+    any_layout();
+    narrow_on_gpu();
+    every_step();
+    one_step_of_sgd();
+    synchronised_when_due();
+    nesterov("diloco", 0);
+    nesterov("stream", 0.5);
+    spring();
+    without_momentum_it_averages();
+    mistakes();
+    printf("replicas: %d checks, %d bad\n", checks, bad);
+    return bad > 0;
+}
