@@ -26,12 +26,14 @@
 #include <unistd.h>
 
 static int most_delay;
+static bool lazy;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 typedef void deed(void *what);
 typedef struct item {
     deed *f;
-    bool lingers; /* a copy */
+    bool lingers; /* a copy, a memset */
+    bool peers;   /* other streams wait for it: a collective */
     size_t bytes; /* of `what` */
     struct item *next;
     _Alignas(16) char what[];
@@ -42,6 +44,8 @@ struct sk_stream {
     pthread_cond_t more, idle; /* for its thread; for who waits for it */
     item *head, **tail;
     bool busy, closing;
+    int waiting;                   /* threads that wait for it */
+    bool polled;                   /* a thread asked whether it is done, and it was not */
     const sk_device_graph *joined; /* what is given is recorded there */
     uint64_t given;                /* items so far */
     sk_stream *next;               /* of all that joined a tape */
@@ -95,20 +99,24 @@ static void *serve(void *ctx)
     pthread_mutex_lock(&lock);
     while (!s->closing || s->head) {
         item *i = s->head;
-        if (!i) {
+        if (!i || (lazy && !s->waiting && !s->polled && !s->closing)) {
             pthread_cond_wait(&s->more, &lock);
             continue;
         }
         s->head = i->next;
         if (!s->head) s->tail = &s->head;
         s->busy = true;
+        bool peers = i->peers;
         pthread_mutex_unlock(&lock);
         if (i->lingers && most_delay) usleep((unsigned)rand_r(&seed) % (unsigned)most_delay);
         i->f(i->what);
         free(i);
         pthread_mutex_lock(&lock);
         s->busy = false;
-        if (!s->head) pthread_cond_broadcast(&s->idle);
+        s->waiting -= peers;
+        if (s->head) continue;
+        s->polled = false;
+        pthread_cond_broadcast(&s->idle);
     }
     pthread_mutex_unlock(&lock);
     return NULL;
@@ -119,6 +127,7 @@ static void queue(sk_stream *s, item *i)
     pthread_mutex_lock(&lock);
     *s->tail = i;
     s->tail = &i->next;
+    s->waiting += i->peers;
     pthread_cond_signal(&s->more);
     pthread_mutex_unlock(&lock);
 }
@@ -134,9 +143,8 @@ static item *item_of(deed *f, const void *what, size_t bytes, bool lingers)
     return i;
 }
 
-static void append(sk_stream *s, deed *f, const void *what, size_t bytes, bool lingers)
+static void give(sk_stream *s, item *i)
 {
-    item *i = item_of(f, what, bytes, lingers);
     sk_device_graph *t = recording;
     s->given++;
     if (!t) {
@@ -151,16 +159,22 @@ static void append(sk_stream *s, deed *f, const void *what, size_t bytes, bool l
     t->v[t->n++] = (heard){s, i};
 }
 
+static void append(sk_stream *s, deed *f, const void *what, size_t bytes, bool lingers)
+{
+    give(s, item_of(f, what, bytes, lingers));
+}
+
 void sk_fake_give(void *stream, void (*f)(void *what), const void *what, size_t bytes)
 {
-    append(stream, f, what, bytes, true);
+    item *i = item_of(f, what, bytes, true);
+    i->peers = true;
+    give(stream, i);
 }
 
 static sk_status stream_open(sk_device *d, sk_stream **out)
 {
     SK_TRY(lucky());
-    sk_stream *s = calloc(1, sizeof *s);
-    (void)d;
+    sk_stream *s = sk_new(&d->arena, sk_stream); /* others may still be about to leave it */
     s->tail = &s->head;
     pthread_cond_init(&s->more, NULL);
     pthread_cond_init(&s->idle, NULL);
@@ -177,7 +191,6 @@ static void stream_close(sk_device *d, sk_stream *s)
     pthread_cond_signal(&s->more);
     pthread_mutex_unlock(&lock);
     pthread_join(s->thread, NULL);
-    free(s);
 }
 
 static sk_status stream_sync(sk_device *d, sk_stream *s)
@@ -185,7 +198,10 @@ static sk_status stream_sync(sk_device *d, sk_stream *s)
     SK_TRY(lucky());
     (void)d;
     pthread_mutex_lock(&lock);
+    s->waiting++;
+    pthread_cond_signal(&s->more);
     while (s->head || s->busy) pthread_cond_wait(&s->idle, &lock);
+    s->waiting--;
     pthread_mutex_unlock(&lock);
     return SK_OK;
 }
@@ -196,6 +212,8 @@ static sk_status stream_done(sk_device *d, sk_stream *s, bool *out)
     (void)d;
     pthread_mutex_lock(&lock);
     *out = !s->head && !s->busy;
+    s->polled = !*out;
+    pthread_cond_signal(&s->more);
     pthread_mutex_unlock(&lock);
     return SK_OK;
 }
@@ -256,7 +274,10 @@ static void wait_for(void *what)
 {
     place *p = what;
     pthread_mutex_lock(&lock);
+    sk_stream *of = p->e->of;
+    if (of) of->waiting++, pthread_cond_signal(&of->more);
     while (p->e->done < p->n) pthread_cond_wait(&p->e->news, &lock);
+    if (of) of->waiting--;
     pthread_mutex_unlock(&lock);
 }
 
@@ -278,6 +299,7 @@ static sk_status graph_launch(sk_device *d, sk_device_graph *t, sk_stream *s)
     for (int k = 0; k < t->n; k++) {
         const item *x = t->v[k].i;
         item *i = item_of(x->f, x->what, x->bytes, x->lingers);
+        i->peers = x->peers;
         if (i->f == reach || i->f == wait_for) renew(i);
         queue(t->v[k].s, i);
     }
@@ -304,10 +326,10 @@ static sk_status event_record(sk_device *d, sk_event *e, sk_stream *s)
     place p = {e, 0};
     pthread_mutex_lock(&lock);
     p.n = recording ? 0 : ++e->asked;
+    e->of = s;
     pthread_mutex_unlock(&lock);
     append(s, reach, &p, sizeof p, false);
     e->tape = recording;
-    e->of = s;
     e->behind = s->given;
     return SK_OK;
 }
@@ -343,6 +365,7 @@ static sk_status event_done(sk_device *d, sk_event *e, bool *out)
     (void)d;
     pthread_mutex_lock(&lock);
     *out = e->done >= e->asked;
+    if (!*out) e->of->polled = true, pthread_cond_signal(&e->of->more);
     pthread_mutex_unlock(&lock);
     return SK_OK;
 }
@@ -400,7 +423,7 @@ static sk_status zero(sk_device *d, void *to, size_t bytes, sk_stream *s)
 {
     SK_TRY(lucky());
     (void)d;
-    append(s, do_zero, &(move){to, NULL, bytes}, sizeof(move), false);
+    append(s, do_zero, &(move){to, NULL, bytes}, sizeof(move), true);
     return SK_OK;
 }
 
@@ -869,11 +892,16 @@ static sk_status sumsq(void *sum, const void *data, sk_dtype type, int64_t n, bo
     return SK_OK;
 }
 
+static void do_noise(void *what)
+{
+    move *m = what;
+    memset(m->to, 0x3c, m->bytes);
+}
+
 static sk_status noise(void *to, int64_t bytes, void *stream)
 {
     SK_TRY(lucky());
-    (void)stream;
-    memset(to, 0x3c, (size_t)bytes);
+    append(stream, do_noise, &(move){to, NULL, (size_t)bytes}, sizeof(move), false);
     return SK_OK;
 }
 
@@ -1443,6 +1471,7 @@ static sk_status prepare_slowly(const sk_args *a, const sk_launch *l, sk_variant
 void sk_fake_gpu(int delay_us)
 {
     most_delay = delay_us;
+    lazy = getenv("SKEIN_FAKE_LAZY") != NULL;
     setenv("SKEIN_FUSE", "none", 0);
     for (int i = 0; sk_op_parts[i]; i++) {
         sk_assert(FIRST + i < LAST);

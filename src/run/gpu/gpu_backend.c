@@ -17,12 +17,15 @@ static sk_status open_gpu(sk_arena *a, sk_run *r)
     return SK_OK;
 }
 
+/* Another run over the same pool (sk_run_opts.beside) writes weights on a stream of its own, which
+ * waits for nothing of this one: so the memory is zeroed when this returns. */
 static sk_status connect_gpu(sk_arena *a, sk_run *r)
 {
     sk_gpu *g = r->gpu;
     if (r->p->late) r->helpers = sk_threads_open(r->p->threads);
     SK_TRY(sk_comm_streams_open(a, r, g->d, g->compute, g->base, &g->launch, &g->streams));
-    return sk_device_zero(g->d, g->base, (size_t)r->p->kind_at[SK_SCRATCH], g->compute);
+    SK_TRY(sk_device_zero(g->d, g->base, (size_t)r->p->kind_at[SK_SCRATCH], g->compute));
+    return sk_stream_sync(g->d, g->compute);
 }
 
 static void stop_gpu(sk_run *r)
