@@ -498,6 +498,58 @@ static sk_status clips(world *w, unsigned bits)
     return SK_OK;
 }
 
+/* Of replicas: scale and clipping by the sums of one, loss and norm by those of all. */
+static sk_status clips_replicas(world *w)
+{
+    double one[] = {9, 70, 20, 3, 0}, all[] = {52, 300, 80, 12, 0};
+    sk_clip_job j = {NULL, 4, true, 0, 0.05};
+    sk_step_scalars p = {}, q;
+    p.loss_scale = 1;
+    world_clear(w, "clip of replicas");
+    size_t sums = place(w, 5, SK_F64, 0), more = place(w, 5, SK_F64, 0),
+           pulse = place(w, sizeof p, SK_U8, 0);
+    memcpy(w->image + sums, one, sizeof one);
+    memcpy(w->image + more, all, sizeof all);
+    memcpy(w->image + pulse, &p, sizeof p);
+    j.sums = (double *)(w->base + sums), j.all = (double *)(w->base + more), j.replicas = 4;
+    j.phases = 1, j.pulse = (sk_step_scalars *)(w->base + pulse);
+    SK_TRY(once(w, w->back, [&]() { return sk_inst_kernels_find()->clip(&j, &w->g->l); }));
+    memcpy(&q, w->back + pulse, sizeof q);
+    check(w, near(q.loss, 300.0 / 80) && near(q.norm, sqrt(4 * 52.0) / 80), "report of all");
+    check(w, fabs((double)q.scale * 20 * (3.0 / 20 + 1e-6) / 0.05 - 1) < 1e-6, "scale of one");
+    return SK_OK;
+}
+
+/* ---- COMBINE */
+
+static sk_status combines(world *w, int64_t n, int shift)
+{
+    sk_combine_job j = {{4, 3, {{0.5f, -1.25f, 2, 0}, {0, 1, 0.25f, -3}, {1, 1, 1, 1}}}, {}, {}, n};
+    size_t at[4];
+    world_clear(w, "combine");
+    for (int k = 0; k < 4; k++) {
+        at[k] = drawn(w, n, SK_F32, shift, 1 + k, 1);
+        j.in[k] = (float *)(w->base + at[k]);
+    }
+    for (int o = 0; o < 3; o++) j.out[o] = (float *)(w->base + at[o]); /* in place */
+    float *want[3];
+    for (int o = 0; o < 3; o++) {
+        want[o] = (float *)malloc(sizeof(float) * (size_t)(n + 1));
+        for (int64_t i = 0; i < n; i++) {
+            double sum = 0;
+            for (int k = 0; k < 4; k++)
+                sum += (double)j.by.by[o][k] * value(w->image + at[k], SK_F32, i);
+            want[o][i] = (float)sum;
+        }
+    }
+    SK_TRY(once(w, w->back, [&]() { return sk_inst_kernels_find()->combine(&j, w->g->s); }));
+    for (int o = 0; o < 3; o++) {
+        check(w, off(w, at[o], SK_F32, want[o], n) <= 1e-5, "a combination is off");
+        free(want[o]);
+    }
+    return SK_OK;
+}
+
 /* ---- PACK */
 
 /* As run/cpu/pack_bits.c; tells whether all fit. */
@@ -578,6 +630,8 @@ static sk_status sums(const gpu *g)
         SK_TRY(averages(&w, i < 2 ? (int64_t)LARGE : 4090 * (i / 4) + i % 4, i % 3 ? 50 * i : 0,
                         i % 2, i % 8 == 7));
     for (unsigned bits = 0; bits < 2048; bits++) SK_TRY(clips(&w, bits));
+    SK_TRY(clips_replicas(&w));
+    for (int i = 0; i < 12; i++) SK_TRY(combines(&w, i < 2 ? (int64_t)LARGE : 4090 * i + i, i % 4));
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
         for (int i = 0; i < 18; i++) {
             int64_t n = sizes[k], capacity = i / 6 == 0 ? 0 : i / 6 == 1 ? n / 3 + 1 : n + 5;

@@ -45,17 +45,17 @@ typedef struct sk_clip_job {
     int n_sums;
     bool train;  /* a training step: decide on scale and skip */
     float scale; /* over 0: updates were made already, with this factor; see run/cpu/grad_norm.c */
-    const double *all; /* with replicas: sums of all of them, which a step reports; else NULL */
-    const int64_t *exact_all;
-    double replicas;
-    double clip;                   /* 0: none */
-    int phases;                    /* of a step: gradients of the last are clipped */
+    double clip; /* 0: none */
+    int phases;  /* of a step: gradients of the last are clipped */
     bool no_drops, no_full, alone; /* as in sk_run_opts */
     sk_step_scalars *pulse;        /* on the device: factor for gradients, skip, loss, norm */
     const int64_t *exact;          /* squares that are to be added, as STATS left them; or NULL */
     int cells; /* reduction blocks of the loss, behind the sums; 0: it is one of the sums */
     const double *small;        /* what sumsq() left, added over all ranks; or NULL */
     const int64_t *small_exact; /* the same in order=canonical */
+    const double *all; /* with replicas: sums of all of them, which a step reports; else NULL */
+    const int64_t *exact_all;
+    double replicas;
 } sk_clip_job;
 
 typedef struct sk_combine_job { /* buffers on the device */
