@@ -90,7 +90,9 @@ case_of 64 "there are no parts of kind 'adamw'" list adamw
 case_of 64 "there are no parts of kind 'adamw'" list optim adamw -o csv
 while IFS=, read -r kind name _; do
     ! "$skein" list "$name" >/dev/null 2>&1 || continue # a kind of that name: help alone has the part
-    "$skein" list "$kind" "$name" >out 2>err && head -n 1 out | grep -qF "$kind $name: " || bad "list $kind $name: $(cat err)"
+    if ! "$skein" list "$kind" "$name" >out 2>err || ! head -n 1 out | grep -qF "$kind $name: "; then
+        bad "list $kind $name: $(cat err)"
+    fi
 done < <("$skein" list -o csv | tail -n +2)
 said_of '"kind": "optim", "name": "adamw", "doc": "' list optim -o json
 said_of '| kind | name | doc | cost |' list -o md

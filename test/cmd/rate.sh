@@ -45,7 +45,8 @@ ratio() { # of the rate of a group, in the words, to optim.lr
     sed -n "s/.*$1 lr=\([0-9.e-]*\).* optim.lr=\([0-9.e-]*\)$/\1 \2/p" words | awk '{ print $1 / $2 }'
 }
 groups 'matrix: muon lr=0.02 momentum=0.9, rest: adamw betas=[0.9, 0.99] lr=1e-3'
-[ "$(ratio 'muon')" = 20 ] && [ "$(ratio '0.99\]')" = 1 ] || fail "rates of groups: $(cat said)"
+[ "$(ratio 'muon')" = 20 ] || fail "the rate of muon: $(cat said)"
+[ "$(ratio '0.99\]')" = 1 ] || fail "the rate of adamw: $(cat said)"
 grep -q '^note .* optim.groups keep their ratio' said || fail "it does not say that: $(cat said)"
 [ "$(grep -o 'optim.groups=' words | wc -l)" = 1 ] || fail "groups twice: $(cat words)"
 eval "\"$skein\" $(cat words) train.steps=3 log.every=0 sample.every=0 run=grouped" >said 2>&1 || fail "its command: $(cat said)"
@@ -89,7 +90,8 @@ ok
 # --- sgd diverges, and the test ends then
 "$skein" rate "${small[@]}" optim.name=sgd --to 1e4 >said || fail "sgd"
 grep -q '^diverged  at .*, after [0-9]* of 100 steps: ' said || fail "$(cat said)"
-grep -q '^edge      at ' said && grep -q '^settled   at ' said || fail "what the advice is made of: $(cat said)"
+grep -q '^edge      at ' said || fail "no line edge: $(cat said)"
+grep -q '^settled   at ' said || fail "no line settled: $(cat said)"
 lr=$(sed -n 's/^try .* optim.lr=//p' said) # the best of 0.01 to 3 is 0.3
 awk -v lr="$lr" 'BEGIN { exit !(lr >= 0.1 && lr <= 1) }' || fail "sgd: it suggests '$lr': $(cat said)"
 grep -q '#  steepest$' said || fail "no mark in the curve: $(cat said)"

@@ -74,15 +74,15 @@ cmp branch/final/model.safetensors ref/final/model.safetensors || fail "resumed:
 # In canonical order all micro-batches of all ranks are the small batches: whatever cuts the batch into the same parts has the
 # same gains, rates and weights, to the bit.
 parts() { # name; layouts that cut the batch into the same parts, a line each
-    local n=0 first= layout
+    local n=0 first="" layout
     while read -r layout; do
         n=$((n + 1))
         train "$1$n" layout="$layout" order=canonical optim.name=adamw optim.lr=0.01 train.steps=12 ckpt.every=0
         for key in loss grad_norm grad_var noise_scale gain lr; do number "$1$n" $key; done >"$1$n.numbers"
         [ "$(number "$1$n" gain | awk '$1 > 1.05' | wc -l)" -gt 3 ] || fail "$layout: no gains: $(number "$1$n" gain)"
         first=${first:-$1$n}
-        cmp "$1$n.numbers" $first.numbers || fail "$layout: canonical order, other numbers than the first layout"
-        cmp "$1$n/final/model.safetensors" $first/final/model.safetensors || fail "$layout: canonical order, another model"
+        cmp "$1$n.numbers" "$first.numbers" || fail "$layout: canonical order, other numbers than the first layout"
+        cmp "$1$n/final/model.safetensors" "$first/final/model.safetensors" || fail "$layout: canonical order, another model"
         same=$((same + 1))
     done
 }

@@ -130,7 +130,8 @@ one_of() { # words
     echo "${words[RANDOM % $#]}"
 }
 RANDOM=${SKEIN_SEED:-1}
-for i in $(seq $([ -z "${SKEIN_LONG:-}" ] && echo 4 || echo 40)); do
+if [ -z "${SKEIN_LONG:-}" ]; then draws=4; else draws=40; fi
+for i in $(seq $draws); do
     a=$((1 + RANDOM % 4)) b=$((a + 1 + RANDOM % 4))
     drawn=(train.steps=10 order=canonical ckpt.every=3 ckpt.keep=0
         train.batch_schedule="$(one_of "0: 6, " "")$a: $((7 + RANDOM % 4)), $b: $((2 + RANDOM % 4))"
@@ -174,7 +175,8 @@ refused 'one run has one of them' train.batch_schedule="2: 8" layout="gist=50"
 kinds() { sed -n 's/^memory .* = \(.*scratch [0-9.]* [KM]*i*B\).*/\1/p' "$1.out"; }
 train largest train.batch=8 train.steps=1
 train phased "${steps[@]}"
-[ -n "$(kinds phased)" ] && [ "$(kinds phased)" = "$(kinds largest)" ] || fail "memory: $(grep ^memory phased.out largest.out)"
+[ -n "$(kinds phased)" ] || fail "memory: no kinds: $(grep ^memory phased.out)"
+[ "$(kinds phased)" = "$(kinds largest)" ] || fail "memory: $(grep ^memory phased.out largest.out)"
 grep -q '^memory .* + changes of phase .* · in the largest phase$' phased.out || fail "memory of changes: $(grep ^memory phased.out)"
 
 # --- the line of the optimizer: what differs from the defaults, and nothing else

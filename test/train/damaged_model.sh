@@ -68,12 +68,16 @@ refused "d/tokenizer.json" sample d --tokens 2
 
 # ---- sums that are damaged themselves: cut, malformed, empty, of a newer format, no file
 size=$(stat -c %s good/checksums.json)
-for how in "truncate -s -1" "truncate -s $((size / 2))" "truncate -s 0" "sed -i s/model.safetensors/nodel.safetensors/" \
-    "sed -i s/\"major\":1/\"major\":2/"; do
+sums_damaged_by() { # command that damages the file given as its last word
     rm -rf d && cp -r good d
-    $how d/checksums.json
+    "$@" d/checksums.json
     refused "d/checksums.json" sample d --tokens 2
-done
+}
+sums_damaged_by truncate -s -1
+sums_damaged_by truncate -s $((size / 2))
+sums_damaged_by truncate -s 0
+sums_damaged_by sed -i 's/model.safetensors/nodel.safetensors/'
+sums_damaged_by sed -i 's/"major":1/"major":2/'
 all_refuse "d/checksums.json"
 rm d/checksums.json && mkdir d/checksums.json
 refused "d/checksums.json" sample d --tokens 2
