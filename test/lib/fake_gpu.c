@@ -1288,8 +1288,15 @@ CODEC(f16)
 CODEC(fp8)
 CODEC(int4)
 CODEC(int8)
-const sk_codec_kernel *const sk_codec_kernel_parts[] = {&codec_bf16, &codec_f16,  &codec_fp8,
-                                                        &codec_int4, &codec_int8, NULL};
+CODEC(q2)
+CODEC(q4)
+CODEC(q8)
+CODEC(randk)
+CODEC(sign)
+CODEC(topk)
+const sk_codec_kernel *const sk_codec_kernel_parts[] = {
+    &codec_bf16, &codec_f16, &codec_fp8,   &codec_int4, &codec_int8, &codec_q2,
+    &codec_q4,   &codec_q8,  &codec_randk, &codec_sign, &codec_topk, NULL};
 
 /* --- optimizers --- */
 
