@@ -289,8 +289,8 @@ static __device__ inline unsigned sk_code_scale(unsigned top, float most, float 
     return bits;
 }
 
-/* The mean magnitude of a block of n, summed as sign.c does; what is not finite becomes one number
- * that is none. */
+/* The mean magnitude of a block of n, summed as parts/codec/sign.c does; what is not finite becomes
+ * one number that is none. */
 template <class C> static __device__ inline unsigned sk_code_mean(const float x[][2], int n)
 {
     float sum = 0, each = __fdiv_rn(1.0f, (float)n);
