@@ -158,7 +158,8 @@ static int fragments_of(const sk_layout *l, int axis)
 static sk_step_due due(const sk_layout *l, int axis, int fragment)
 {
     int every = l->sync[axis].every, n = fragments_of(l, axis);
-    return (sk_step_due){every, (int)((int64_t)every * (fragment + 1) / n - 1)};
+    int64_t from = l->sync[axis].from, at = from + (int64_t)every * (fragment + 1) / n - 1;
+    return (sk_step_due){.steps = every, .at = (int)(at % every), .from = from};
 }
 
 static bool in_fragment(const sk_lowering *e, int param, int fragment, int n)
@@ -274,7 +275,8 @@ void sk_lower_replica_mean(sk_lowering *e)
 static sk_status crosses(const sk_lowering *e, const sk_inst *in)
 {
     const sk_call_plan *c = &e->p->calls.v[in->call];
-    if (c->group >= e->l->mesh.n || !sk_layout_local(e->l, c->group)) return SK_OK;
+    if (c->group >= e->l->mesh.n || !sk_layout_local(e->l, c->group) || in->sync.until)
+        return SK_OK;
     return sk_fail(SK_ECONF,
                    "layout: '%s' is over '%s' in every step, and sync makes replicas of its ranks; "
                    "leave out sync, or take another axis",
@@ -321,9 +323,18 @@ static sk_status replicas_fit(const sk_lowering *e)
     return SK_OK;
 }
 
+int64_t sk_replicas_from(const sk_layout *l)
+{
+    int64_t from = 0;
+    for (int a = 0; a < l->mesh.n; a++)
+        if (sk_layout_local(l, a) && l->sync[a].from > from) from = l->sync[a].from;
+    return from;
+}
+
 sk_status sk_check_replicas(sk_lowering *e)
 {
     sk_program *p = e->p;
+    p->replicas_from = sk_replicas_from(e->l);
     if (p->optim && sk_layout_any_local(e->l)) SK_TRY(replicas_fit(e));
     p->n_mean = p->n_train;
     while (p->n_mean < p->insts.n && p->insts.v[p->n_mean].mean) p->n_mean++;

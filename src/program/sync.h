@@ -27,7 +27,8 @@ typedef struct sk_outer_step {
 
 typedef struct sk_sync {
     const char *name, *doc;
-    int usual; /* H, where it is not said; 0: it must be */
+    int usual;  /* H, where it is not said; 0: it must be */
+    bool after; /* "H@STEP": the first steps are synchronous */
     /* Numbers, as sync=NAME:H:lr=0.7; sk_knob.name, usual, least, most, whole and doc count. */
     sk_knob knobs[SK_MAX_SYNC_KNOB + 1];
     /* NULL: weights become their mean.  Else what replicas send is the anchor less the weights, and

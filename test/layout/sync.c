@@ -83,6 +83,8 @@ static void any_layout(void)
               HOSTS "elastic:2; shard state over dp; canonical order");
     same_bits("gpt2", "muon", "dp=2 sync=stream:4; canonical order",
               HOSTS "stream:4; shard params over dp; canonical order");
+    same_bits("gpt2", "adamw", "dp=2 sync=postlocal:2@2; canonical order",
+              HOSTS "postlocal:2@2; shard grads over dp; canonical order");
     same_bits("llama", "sam", "dp=2 sync=stream:3:fragments=3; canonical order",
               "dp=2 tp=2 sync=stream:3:fragments=3; canonical order");
 }
@@ -115,6 +117,23 @@ static void every_step(void)
     fine(&a);
     fine(&b);
     check(a.digest == b.digest && a.valid == b.valid);
+}
+
+/* Up to the step it is the synchronous program, to the bit in canonical order; then it is not. */
+static void together_at_first(void)
+{
+    sk_trial a = trial("gpt2", "dp=2; canonical order"),
+             b = trial("gpt2", "dp=2 sync=postlocal:2@3; canonical order"), c = a, d = b;
+    fine(&a);
+    fine(&b);
+    for (int s = 0; s < 4; s++) check(a.loss[s] == b.loss[s] && (s == 3 || a.norm[s] == b.norm[s]));
+    check(a.loss[5] != b.loss[5]);
+    c.layout = "dp=2", d.layout = "dp=2 sync=postlocal:2@3";
+    d.gpu = true; /* with a CUDA graph for each of the two kinds of steps */
+    fine(&c);
+    fine(&d);
+    for (int s = 0; s < 4; s++) check(fabs(c.loss[s] / d.loss[s] - 1) < 1e-5);
+    for (int s = 0; s < 6; s++) check(fabs(b.loss[s] / d.loss[s] - 1) < 1e-5);
 }
 
 /* The first step has next to no rate: the second is the only one between two synchronisations. */
@@ -271,6 +290,8 @@ static void mistakes(void)
     refuses("dp=2 sync=stream:4:fragments=2.5", "whole number");
     refuses("dp=2 sync=local:4:4", "no number '4'");
     refuses("dp=2 sync=stream:3", "fragments");
+    refuses("dp=2 sync=postlocal:4", "sync=postlocal:8@2000");
+    refuses("dp=2 sync=local:4@10", "whole number");
     sk_trial t = trial("gpt2", "dp=2 sync=local:4");
     sk_arena a = {0};
     sk_graph g;
@@ -290,6 +311,7 @@ int main(void)
     any_layout();
     narrow_on_gpu();
     every_step();
+    together_at_first();
     one_step_of_sgd();
     synchronised_when_due();
     nesterov("diloco", 0);
