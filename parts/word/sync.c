@@ -97,7 +97,7 @@ static sk_status read(const char *text, sk_axis_sync *to)
                        "sync=%s:8",
                        by->name, by->name);
     to->every = every;
-    if (every > 1 || by->outer) snprintf(to->name, sizeof to->name, "%s", by->name);
+    if (every > 1 || by->outer || by->pairs) snprintf(to->name, sizeof to->name, "%s", by->name);
     return SK_OK;
 }
 
@@ -237,7 +237,7 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
             !*l->sync[a].name && (axis < 0 || sk_dice_one_in(d, 2)))
             axis = a;
     if (axis < 0 || !sk_dice_one_in(d, 4)) return false;
-    const char *way = ways[sk_dice_pick(d, 0, 8)];
+    const char *way = ways[sk_dice_pick(d, 0, 10)];
     bool brief = !strcmp(l->mesh.name[axis], "dp") && sk_dice_one_in(d, 2);
     if (brief) snprintf(phrase, SK_WORD_TEXT, "sync=%s", way);
     else snprintf(phrase, SK_WORD_TEXT, "synchronize %s by %s", l->mesh.name[axis], way);

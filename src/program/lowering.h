@@ -343,7 +343,8 @@ sk_status sk_lower_late(sk_lowering *e); /* starts the delayed updates of the st
 void sk_plan_replica(sk_lowering *e, sk_param_plan *q);
 void sk_lower_replica_begin(sk_lowering *e);
 void sk_lower_replica_sync(sk_lowering *e);
-void sk_lower_replica_mean(sk_lowering *e);   /* before validation: the mean of their weights */
+void sk_lower_replica_mean(sk_lowering *e); /* before validation: the mean of their weights */
+int sk_pair_axis(const sk_layout *l);
 int64_t sk_replicas_from(const sk_layout *l); /* the first step that is not synchronous */
 sk_status sk_check_replicas(sk_lowering *e);
 

@@ -308,10 +308,12 @@ typedef struct sk_program {
         int *v; /* kept buffers of SK_MEMORY tensors */
         int n, cap;
     } memories;
-    sk_group *groups; /* one per axis, then the world, then one per set of tied stages, then near */
+    sk_group *groups; /* one per axis, the world, one per set of tied stages, near, pairs */
     int n_groups;
-    int world; /* the group of all */
-    int near;  /* of the ranks that keep a second copy of weights together; 0: none */
+    int world;          /* the group of all */
+    int near;           /* of the ranks that keep a second copy of weights together; 0: none */
+    int pairs, n_pairs; /* groups of two replicas, one for each round of partners (gossip) */
+    int pair_axis;
     sk_sum_plan sums[SK_N_SUMS];
     int n_sums;            /* the graph has these */
     int n_updates;         /* of every weight in a step */
@@ -416,6 +418,16 @@ int sk_classes(const sk_graph_plan *plan, int *class_of);
  * Enough to price a program, and fewer. */
 int sk_shapes(const sk_graph_plan *plan, int *shape_of);
 sk_status sk_too_many_shapes(const sk_graph_plan *plan); /* the refusal, where that returned -1 */
+
+/* The axis that a group lies along; -1: all ranks. */
+static inline int sk_group_axis(const sk_program *p, int group)
+{
+    if (group < p->layout.mesh.n) return group;
+    if (group == p->world) return -1;
+    if (p->near && group == p->near) return p->layout.shard_axis;
+    if (p->n_pairs && group >= p->pairs) return p->pair_axis;
+    return p->layout.stage_axis;
+}
 
 /* What the heaps of these programs are opened with: bytes[n] is filled.  As for sk_verify, a
  * program may stand for another rank of its class. */

@@ -85,6 +85,8 @@ static void any_layout(void)
               HOSTS "stream:4; shard params over dp; canonical order");
     same_bits("gpt2", "adamw", "dp=2 sync=postlocal:2@2; canonical order",
               HOSTS "postlocal:2@2; shard grads over dp; canonical order");
+    same_bits("gpt2", "adamw", "dp=4 sync=gossip; canonical order",
+              "dp=4 tp=2 sync=gossip; canonical order");
     same_bits("llama", "sam", "dp=2 sync=stream:3:fragments=3; canonical order",
               "dp=2 tp=2 sync=stream:3:fragments=3; canonical order");
 }
@@ -264,6 +266,47 @@ static void without_momentum_it_averages(void)
     for (int s = 0; s < a.steps; s++) check(fabs(a.loss[s] / b.loss[s] - 1) < 1e-5);
 }
 
+/* --- partners --- */
+
+static void partners(void)
+{
+    for (int n = 2; n <= 33; n++) {
+        int rounds = sk_partner_rounds(n);
+        uint64_t met[64];
+        for (int i = 0; i < n; i++) met[i] = 1ull << i;
+        for (int k = 0; k < rounds; k++) {
+            uint64_t now[64];
+            int alone = 0;
+            for (int i = 0; i < n; i++) {
+                int other = sk_partner(n, k, i);
+                alone += other < 0;
+                now[i] = met[i];
+                if (other < 0) continue;
+                check(other < n && other != i && sk_partner(n, k, other) == i);
+                now[i] |= met[other];
+            }
+            check(alone == n % 2);
+            memcpy(met, now, sizeof met);
+        }
+        bool all = (n & (n - 1)) == 0;
+        for (int i = 0; all && i < n; i++) check(met[i] == (n < 64 ? (1ull << n) - 1 : ~0ull));
+    }
+}
+
+/* Weights of replicas whose rates are next to nothing become the mean once all rounds are over. */
+static void gossip_averages(void)
+{
+    sk_trial t = trial("gpt2", "dp=4 sync=gossip");
+    t.after = after;
+    t.steps = 4;
+    fine(&t);
+    for (int s = 0; s < t.steps; s++) { /* pairs are equal behind each step, others are not */
+        int flip = s % 2 ? 2 : 1;
+        check(kept[0][s] == kept[flip][s] && kept[3][s] == kept[3 ^ flip][s]);
+        check(kept[0][s] != kept[3][s]);
+    }
+}
+
 /* --- refusals --- */
 
 static void refuses(const char *layout, const char *why)
@@ -317,6 +360,8 @@ int main(void)
     nesterov("diloco", 0);
     nesterov("stream", 0.5);
     spring();
+    partners();
+    gossip_averages();
     without_momentum_it_averages();
     mistakes();
     printf("replicas: %d checks, %d bad\n", checks, bad);
