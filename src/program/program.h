@@ -429,6 +429,8 @@ static inline int sk_group_axis(const sk_program *p, int group)
     return p->layout.stage_axis;
 }
 
+const char *sk_group_name(const sk_program *p, int group); /* for people: "dp", "all" */
+
 /* What the heaps of these programs are opened with: bytes[n] is filled.  As for sk_verify, a
  * program may stand for another rank of its class. */
 sk_heap_aliases sk_program_shared(sk_arena *a, const sk_program *const *programs, int n,
