@@ -1,7 +1,7 @@
 /* f16.cu - the GPU half of f16.c. */
 #include "kernel/cuda/codec_rows.h"
 
-struct f16_code {
+struct f16_code : sk_code_plain {
     enum { BLOCK = 256, HEAD = 0, BITS = 16, NONE = 0 };
     static __device__ float most() { return 0; }
     static __device__ unsigned one(float x, float) { return sk_f16_bits(x); }

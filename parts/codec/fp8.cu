@@ -4,7 +4,7 @@
  * up. */
 #include "kernel/cuda/codec_rows.h"
 
-struct fp8_code {
+struct fp8_code : sk_code_plain {
     enum { BLOCK = 128, HEAD = SK_SCALE_BYTES, BITS = 8, NONE = 0 };
     enum { BIAS = 7, TOP = 0x7e, FRACTION = 3 };
     static __device__ float most() { return 448; }

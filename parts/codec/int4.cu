@@ -1,7 +1,7 @@
 /* int4.cu - the GPU half of int4.c. */
 #include "kernel/cuda/codec_rows.h"
 
-struct int4_code {
+struct int4_code : sk_code_plain {
     enum { BLOCK = 128, HEAD = SK_SCALE_BYTES, BITS = 4, BIAS = 8, NONE = BIAS };
     static __device__ float most() { return 7; }
     static __device__ unsigned one(float x, float by)

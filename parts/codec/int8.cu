@@ -1,7 +1,7 @@
 /* int8.cu - the GPU half of int8.c. */
 #include "kernel/cuda/codec_rows.h"
 
-struct int8_code {
+struct int8_code : sk_code_plain {
     enum { BLOCK = 256, HEAD = SK_SCALE_BYTES, BITS = 8, NONE = 0 };
     static __device__ float most() { return 127; }
     static __device__ unsigned one(float x, float by)

@@ -37,9 +37,23 @@ static sk_status check(const sk_layout *l)
 
 static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
 {
-    static const char *const names[] = {"f16", "bf16", "fp8", "int8", "int4"};
+    static const char *const names[] = {"f16",
+                                        "bf16",
+                                        "fp8",
+                                        "int8",
+                                        "int4",
+                                        "topk:0.5 feedback",
+                                        "randk:0.9",
+                                        "sign feedback",
+                                        "q2",
+                                        "q4",
+                                        "q8",
+                                        "q2 feedback",
+                                        "topk:0.1 feedback",
+                                        "randk:0.5 feedback"};
     (void)l;
-    snprintf(phrase, SK_WORD_TEXT, "grads=%s", names[sk_dice_pick(d, 0, 4)]);
+    snprintf(phrase, SK_WORD_TEXT, "grads=%s",
+             names[sk_dice_pick(d, 0, (int)(sizeof names / sizeof *names) - 1)]);
     return sk_dice_one_in(d, 8);
 }
 

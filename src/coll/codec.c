@@ -1,8 +1,11 @@
 /* codec.c - rows in blocks, and the scale of a block. */
 #include "coll/codec.h"
 
+#include "base/strings.h"
+
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 const sk_codec *sk_codec_find(const char *name)
@@ -12,6 +15,39 @@ const sk_codec *sk_codec_find(const char *name)
     return NULL;
 }
 
+static sk_status no_codec(const char *name)
+{
+    const char *names[64];
+    int n = 0;
+    while (n < 64 && sk_codec_parts[n]) names[n] = sk_codec_parts[n]->name, n++;
+    const char *near = sk_nearest(name, names, n);
+    return sk_fail(SK_ECONF, "layout: no codec is called '%s'%s%s%s", name,
+                   near ? " (did you mean '" : "; see skein list codec", near ? near : "",
+                   near ? "'?)" : "");
+}
+
+sk_status sk_codec_read(const char *text, sk_codec *out)
+{
+    char name[64];
+    const char *colon = strchr(text, ':');
+    double value = 0;
+    snprintf(name, sizeof name, "%.*s", (int)(colon ? colon - text : 63), text);
+    const sk_codec *c = sk_codec_find(name);
+    if (!c) return no_codec(name);
+    if (colon && !c->value_name)
+        return sk_fail(SK_ECONF, "layout: the codec '%s' has no value, found \"%s\"; write %s",
+                       c->name, text, c->name);
+    if (c->value_name &&
+        (!colon || !sk_read_plain(colon + 1, &value) || !(value > 0 && value <= c->value_most)))
+        return sk_fail(SK_ECONF,
+                       "layout: the codec '%s' needs a %s over 0 and up to %g, found \"%s\"; for "
+                       "example %s:0.01",
+                       c->name, c->value_name, c->value_most, text, c->name);
+    *out = *c;
+    out->value = value;
+    return SK_OK;
+}
+
 static int64_t block_bytes(const sk_codec *c, int64_t n)
 {
     return n ? c->head + (n * c->bits + 7) / 8 : 0;
@@ -19,19 +55,58 @@ static int64_t block_bytes(const sk_codec *c, int64_t n)
 
 int64_t sk_codec_bytes(const sk_codec *c, int64_t n)
 {
+    if (c->row_bytes) return n ? c->row_bytes(n, c->value) : 0;
     return n / c->block * block_bytes(c, c->block) + block_bytes(c, n % c->block);
 }
 
-void sk_encode(const sk_codec *c, const float *x, int64_t n, uint8_t *to)
+int64_t sk_codec_kept(int64_t n, double share)
 {
-    for (int64_t bytes = block_bytes(c, c->block); n > 0; n -= c->block, to += bytes) {
-        c->encode(x, (int)(n < c->block ? n : c->block), to);
-        x += c->block;
+    int64_t k = (int64_t)ceil((double)n * share * (1 - 1e-12)); /* 7 of 100 * 0.07 */
+    return k < 1 ? n > 0 : k < n ? k : n;
+}
+
+static void encode_block(const sk_codec *c, const sk_code_row *r, int64_t at, const float *x, int n,
+                         uint8_t *to)
+{
+    uint16_t random[SK_CODEC_RUN];
+    if (c->encode) {
+        c->encode(x, n, to);
+        return;
+    }
+    for (int i = 0; i < n; i++) random[i] = sk_code_random(r->own, (uint64_t)(r->first + at + i));
+    c->encode_random(x, n, random, to);
+}
+
+void sk_encode_run(const sk_codec *c, const sk_code_row *r, int64_t at, const float *x, int64_t n,
+                   uint8_t *to)
+{
+    to += sk_codec_bytes(c, at);
+    for (int64_t i = 0; i < n; i += c->block, to += block_bytes(c, c->block))
+        encode_block(c, r, at + i, x + i, (int)(n - i < c->block ? n - i : c->block), to);
+}
+
+void sk_encode(const sk_codec *c, const sk_code_row *r, uint8_t *to)
+{
+    float x[SK_CODEC_RUN];
+    if (c->encode_row) {
+        c->encode_row(r, c->value, to);
+        return;
+    }
+    for (int64_t at = 0, n; at < r->n; at += n) {
+        n = r->n - at < SK_CODEC_RUN ? r->n - at : SK_CODEC_RUN;
+        r->read(r->of, at, n, x);
+        sk_encode_run(c, r, at, x, n, to);
     }
 }
 
-void sk_decode(const sk_codec *c, const uint8_t *from, int64_t n, float *to)
+void sk_decode(const sk_codec *c, const sk_code_row *r, const uint8_t *from, int64_t at, int64_t n,
+               float *to)
 {
+    if (c->decode_row) {
+        c->decode_row(r, c->value, from, at, n, to);
+        return;
+    }
+    from += sk_codec_bytes(c, at);
     for (int64_t bytes = block_bytes(c, c->block); n > 0; n -= c->block, from += bytes) {
         c->decode(from, (int)(n < c->block ? n : c->block), to);
         to += c->block;

@@ -31,6 +31,13 @@ typedef struct sk_code_job {
     float *error;
     bool adds;
     const double *loss_scale; /* of x; read where there is an error */
+    /* Rows as in sk_code_row: the logical place of the first element, and from a row to the next;
+     * what random streams are made of (sk_code_shared, sk_code_own). */
+    int64_t first, place;
+    uint64_t seed, stream;
+    const uint64_t *step; /* read by codecs that draw */
+    int term, micro;
+    double value; /* of the codec */
 } sk_code_job;
 
 typedef struct sk_codec_kernel {

@@ -29,7 +29,7 @@ enum {
     SK_MAX_AXES = 8,
     SK_AXIS_NAME = 16,
     SK_SCHEDULE_NAME = 128,
-    SK_CODEC_NAME = 16,
+    SK_CODEC_NAME = 24,
     SK_SYNC_NAME = 16,
     SK_MAX_SYNC_KNOB = 4,
     SK_MOST_WORDS = 64 /* of the table in word.h */

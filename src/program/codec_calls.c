@@ -12,31 +12,45 @@
  * al. 2014).  A gradient is a sum of one term per rank, and so is the error: its tensor has one
  * more dim, in front, with an entry for each term.  Only their sum matters, so another layout may
  * have another number of terms. */
-#include "base/strings.h"
+#include "base/hash.h"
 #include "program/lowering.h"
 
 #include <string.h>
 
 /* --- which tensors are encoded --- */
 
-static sk_status find_codec(const char *name, const sk_codec **out)
+/* The plan has its own copy of a codec: with its value. */
+static sk_status find_codec(sk_lowering *e, const char *text, const sk_codec **out)
 {
-    const char *names[64];
-    int n = 0;
-    *out = *name ? sk_codec_find(name) : NULL;
-    if (!*name || *out) return SK_OK;
-    while (n < 64 && sk_codec_parts[n]) names[n] = sk_codec_parts[n]->name, n++;
-    const char *near = sk_nearest(name, names, n);
-    return sk_fail(SK_ECONF, "layout: no codec is called '%s'%s%s%s", name,
-                   near ? " (did you mean '" : "; see skein list codec", near ? near : "",
-                   near ? "'?)" : "");
+    sk_codec *c = sk_new(e->p->arena, sk_codec);
+    *out = NULL;
+    if (!*text) return SK_OK;
+    SK_TRY(sk_codec_read(text, c));
+    *out = c;
+    return SK_OK;
+}
+
+static sk_status codecs_fit(const sk_layout *l, const sk_codec *weights, const sk_codec *grads)
+{
+    if (weights && weights->sums_only)
+        return sk_fail(SK_ECONF,
+                       "layout: weights=%s would leave ranks with weights that they cannot compute "
+                       "with; '%s' is for gradients (grads=%s), weights need one such as int8",
+                       l->weights_as, weights->name, l->weights_as);
+    if (grads && grads->needs_feedback && !l->feedback)
+        return sk_fail(SK_ECONF,
+                       "layout: grads=%s loses most of every gradient; add 'feedback' (... with "
+                       "feedback), which sends later what was not sent",
+                       l->grads_as);
+    return SK_OK;
 }
 
 sk_status sk_choose_codecs(sk_lowering *e)
 {
     const sk_layout *l = e->l;
-    SK_TRY(find_codec(l->weights_as, &e->plan.weights_as));
-    SK_TRY(find_codec(l->grads_as, &e->plan.grads_as));
+    SK_TRY(find_codec(e, l->weights_as, &e->plan.weights_as));
+    SK_TRY(find_codec(e, l->grads_as, &e->plan.grads_as));
+    SK_TRY(codecs_fit(l, e->plan.weights_as, e->plan.grads_as));
     for (int i = 0; i < e->g->tensors.n; i++)
         e->plan.narrow_model |=
             e->g->tensors.v[i]->role == SK_PARAM && sk_narrow(e->g->tensors.v[i]);
@@ -87,7 +101,10 @@ int sk_lower_code(sk_lowering *e, const sk_codec *c, int buf, int times)
     return sk_lower_buffer(e, name, NULL, SK_WIRE, SK_U8, box);
 }
 
-int sk_lower_encode(sk_lowering *e, const sk_codec *c, int buf, int error, bool adds)
+uint64_t sk_lower_stream(const sk_param_plan *q) { return sk_hash_text(q->tensor->name); }
+
+int sk_lower_encode(sk_lowering *e, const sk_codec *c, const sk_param_plan *q, int buf, int error,
+                    bool adds)
 {
     int code = sk_lower_code(e, c, buf, 1);
     sk_inst *in = sk_lower_inst(e, SK_DO_ENCODE);
@@ -95,6 +112,8 @@ int sk_lower_encode(sk_lowering *e, const sk_codec *c, int buf, int error, bool 
     in->out[0] = code;
     in->in[1] = in->out[1] = error;
     in->adds_error = adds;
+    in->term = adds ? 0 : 1 + q->term;
+    in->stream = sk_lower_stream(q);
     in->codec = c;
     return code;
 }
@@ -133,9 +152,10 @@ static bool tells(const sk_lowering *e, const sk_param_plan *q)
     return true;
 }
 
-void sk_lower_error(sk_lowering *e, sk_param_plan *q, uint64_t stages)
+void sk_plan_coded(sk_lowering *e, sk_param_plan *q, uint64_t stages)
 {
-    int n = 0, at = part_of_sum(e, q, stages, &n);
+    int n = 0, at = q->term = part_of_sum(e, q, stages, &n);
+    if (!e->l->feedback) return;
     const sk_tensor *t = q->tensor;
     sk_extent of = sk_shard_of(e->g, e->l, t->letters, &q->used, e->p->coord, -1, e->p->n_micro);
     sk_extent box = {.n = of.n + 1, .size = {1}, .at = {at}, .full = {n}};

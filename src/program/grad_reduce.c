@@ -44,10 +44,11 @@ static void join_coded(sk_lowering *e, int *call, const sk_param_plan *q, int wh
     if (*call < 0)
         *call = sk_lower_call(e, SK_ALLTOALL, SK_SUM, SK_U8, axis,
                               sk_print(e->p->arena, "grads from %s", q->tensor->name));
-    int code = sk_lower_encode(e, c, whole, q->error, false), came = sk_lower_code(e, c, piece, n);
+    int code = sk_lower_encode(e, c, q, whole, q->error, false),
+        came = sk_lower_code(e, c, piece, n);
     const sk_extent box = e->p->bufs.v[code].box;
     sk_lower_rows(e, *call, code, came, &box, 0);
-    sk_lower_then(e, *call, (sk_then){SK_DO_DECODE, came, piece, n, c});
+    sk_lower_then(e, *call, (sk_then){SK_DO_DECODE, came, piece, n, c, sk_lower_stream(q)});
 }
 
 /* One more gradient for one of the calls on an axis; the first opens it. */
@@ -124,11 +125,12 @@ static void sum_coded(sk_lowering *e, const codeds *all)
         if (back < 0)
             back = sk_lower_call(e, SK_ALLGATHER, SK_SUM, SK_U8, axis,
                                  sk_print(e->p->arena, "sums from %s", x->q->tensor->name));
-        int code = sk_lower_encode(e, c, x->part, x->error, true);
+        int code = sk_lower_encode(e, c, x->q, x->part, x->error, true);
         int came = sk_lower_code(e, c, x->whole, 1);
         const sk_extent box = e->p->bufs.v[came].box;
         sk_lower_rows(e, back, code, came, &box, 0);
-        sk_lower_then(e, back, (sk_then){SK_DO_DECODE, came, x->whole, 1, c});
+        sk_lower_then(e, back,
+                      (sk_then){SK_DO_DECODE, came, x->whole, 1, c, sk_lower_stream(x->q)});
     }
     if (back >= 0) sk_lower_start(e, back, SK_FLIES_NOT);
 }

@@ -283,10 +283,12 @@ const sk_codec *sk_lower_grads_as(const sk_lowering *e, const sk_param_plan *q);
 /* A buffer for `times` as many encoded rows as the buffer has; the same, with the instruction that
  * encodes. */
 int sk_lower_code(sk_lowering *e, const sk_codec *c, int buf, int times);
-int sk_lower_encode(sk_lowering *e, const sk_codec *c, int buf, int error, bool adds);
+int sk_lower_encode(sk_lowering *e, const sk_codec *c, const sk_param_plan *q, int buf, int error,
+                    bool adds);
+uint64_t sk_lower_stream(const sk_param_plan *q);           /* of its random bits */
 void sk_lower_then(sk_lowering *e, int call, sk_then what); /* after the wait for the call */
-void sk_lower_error(sk_lowering *e, sk_param_plan *q,
-                    uint64_t stages); /* plans the buffer of error feedback */
+void sk_plan_coded(sk_lowering *e, sk_param_plan *q,
+                   uint64_t stages); /* plans the buffer of error feedback */
 
 /* params.c: where parameters are stored. */
 sk_status sk_plan_params(sk_lowering *e);

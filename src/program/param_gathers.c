@@ -64,9 +64,9 @@ static void join_gather(sk_lowering *e, int layer, int param)
     int whole = sk_lower_piece(e, q->tensor, SK_WIRE, &q->used, -1), dst = whole;
     int src = sk_lower_averaged(e, q) ? sk_lower_average(e, param) : q->stored;
     if (codec) {
-        src = sk_lower_encode(e, codec, src, -1, false);
+        src = sk_lower_encode(e, codec, q, src, -1, false);
         dst = sk_lower_code(e, codec, whole, 1);
-        sk_lower_then(e, *call, (sk_then){SK_DO_DECODE, dst, whole, 1, codec});
+        sk_lower_then(e, *call, (sk_then){SK_DO_DECODE, dst, whole, 1, codec, sk_lower_stream(q)});
     }
     const sk_extent box = p->bufs.v[dst].box;
     sk_lower_rows(e, *call, src, dst, &box, 0);

@@ -220,7 +220,7 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
         p->bufs.v[q->ema].zero = true;
     }
     sk_plan_replica(e, q);
-    if (e->l->feedback && sk_lower_grads_as(e, q)) sk_lower_error(e, q, set);
+    if (sk_lower_grads_as(e, q)) sk_plan_coded(e, q, set);
     return SK_OK;
 }
 

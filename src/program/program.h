@@ -142,7 +142,9 @@ typedef struct sk_inst {
     int param, pass; /* UPDATE, AHEAD; param: ADD of a gradient too, as node, SUMSQ, AVERAGE */
     int delay;       /* UPDATE, AHEAD: updates between the weights that are read and this */
     bool training;   /* STATS, CLIP: with gradients */
-    bool adds_error; /* ENCODE: the error is added to the error so far */
+    bool adds_error; /* ENCODE: of a sum; the error is added to the error so far */
+    int term;        /* ENCODE: 1 + which term of the sum it is, for random bits; 0: the sum */
+    uint64_t stream; /* ENCODE, DECODE: of the tensor, for random bits */
     int update;      /* UPDATE, AHEAD: how many precede it in the step */
     float scale;     /* UPDATE, CLIP: of gradients; 0: as the sums say */
     int every;       /* over 1: it runs in the first update of the optimizer and in every so many
@@ -176,6 +178,7 @@ typedef struct sk_then { /* an instruction that follows the wait for a call */
     int from, to; /* buffers */
     int64_t pieces;
     const sk_codec *codec;
+    uint64_t stream; /* of the tensor, for random bits */
 } sk_then;
 
 typedef struct sk_call_plan {
@@ -237,6 +240,7 @@ typedef struct sk_param_plan {
     int ema;            /* exponential moving average of the weights, in f32 (averaged.c); or -1 */
     int scalars;        /* sk_optim.scalars, one after the other; or -1 */
     bool lead;          /* this rank writes them to a checkpoint */
+    int term;           /* which term of the sum this rank's encoded gradient is, from 0 */
     int error;          /* error feedback of the encoded gradient; dim 0: terms of the sum; or -1 */
     bool owner;         /* this rank counts the shard in sums over the logical tensor */
     bool writes;        /* this rank writes the stored shard to a checkpoint */

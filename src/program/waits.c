@@ -82,6 +82,7 @@ static void wait(waits *x, int call)
         in->out[0] = c->then[i].to;
         in->pieces = c->then[i].pieces;
         in->codec = c->then[i].codec;
+        in->stream = c->then[i].stream;
         runs_with(in, &x->start[call]);
     }
 }

@@ -671,6 +671,24 @@ static void spice(world *w, size_t at, const code_case *t)
     }
 }
 
+static const uint64_t code_seed = 5, code_stream = 77, code_step = 3;
+enum { CODE_FIRST = 1003, CODE_TERM = 2, CODE_MICRO = 1 };
+
+static void read_row(const void *of, int64_t at, int64_t n, float *to)
+{
+    memcpy(to, (const float *)of + at, (size_t)n * sizeof *to);
+}
+
+static sk_code_row code_row(const code_case *t, int64_t row, const float *x)
+{
+    sk_code_row r = {};
+    r.n = t->row, r.first = CODE_FIRST + row * (t->row + 5);
+    r.shared = sk_code_shared(code_seed, code_stream, code_step);
+    r.own = sk_code_own(r.shared, CODE_TERM, CODE_MICRO);
+    r.upscale = !t->feed, r.read = read_row, r.of = x;
+    return r;
+}
+
 /* As run/cpu/encode.c, row by row. */
 static void encoded(const code_case *t, const char *data, float *error, double scale, uint8_t *code)
 {
@@ -681,8 +699,9 @@ static void encoded(const code_case *t, const char *data, float *error, double s
     for (int64_t r = 0; r < t->rows; r++, code += bytes, error += t->row) {
         sk_convert(x, SK_F32, data + (size_t)(r * t->row) * size, t->type, t->row);
         for (int64_t i = 0; t->feed == 1 && i < t->row; i++) x[i] = fmaf(by, error[i], x[i]);
-        sk_encode(t->c, x, t->row, code);
-        sk_decode(t->c, code, t->row, y);
+        sk_code_row of = code_row(t, r, x);
+        sk_encode(t->c, &of, code);
+        sk_decode(t->c, &of, code, 0, t->row, y);
         for (int64_t i = 0; t->feed && i < t->row; i++)
             error[i] = fmaf(back, x[i] - y[i], t->feed == 2 ? error[i] : 0);
     }
@@ -695,9 +714,10 @@ static void decoded(const code_case *t, const uint8_t *code, char *data)
     size_t size = sk_dtype_size(t->type);
     float *x = (float *)malloc(2 * (size_t)t->row * sizeof *x + 1), *y = x + t->row;
     for (int64_t r = 0; r < t->rows; r++, code += bytes) {
-        sk_decode(t->c, code, t->row, x);
+        sk_code_row of = code_row(t, r, x);
+        sk_decode(t->c, &of, code, 0, t->row, x);
         for (int64_t k = 1; k < t->pieces; k++) {
-            sk_decode(t->c, code + k * t->rows * bytes, t->row, y);
+            sk_decode(t->c, &of, code + k * t->rows * bytes, 0, t->row, y);
             for (int64_t i = 0; i < t->row; i++) x[i] += y[i];
         }
         sk_convert(data + (size_t)(r * t->row) * size, t->type, x, SK_F32, t->row);
@@ -720,11 +740,17 @@ static sk_code_job code_job(const code_case *t)
     j.type = t->type, j.rows = t->rows, j.row = t->row;
     j.bytes = sk_codec_bytes(t->c, t->row);
     j.pieces = t->pieces, j.adds = t->feed == 2;
+    j.first = CODE_FIRST, j.place = t->row + 5;
+    j.seed = code_seed, j.stream = code_stream, j.term = CODE_TERM, j.micro = CODE_MICRO;
+    j.value = t->c->value;
     return j;
 }
 
 /* Codes without a scale are whole words, and their rows begin at even places. */
-static int odd_bytes(const code_case *t) { return t->shift * (t->c->head ? 1 : 2); }
+static int odd_bytes(const code_case *t)
+{
+    return t->shift * (t->c->head || t->c->encode_row ? 1 : 2);
+}
 
 static sk_status encodes(world *w, const code_case *t)
 {
@@ -735,7 +761,10 @@ static sk_status encodes(world *w, const code_case *t)
     size_t a = drawn(w, n, t->type, t->shift, 1, t->scale);
     size_t e = drawn(w, n, SK_F32, t->shift, 2, t->scale / 4000);
     size_t b = place(w, t->rows * j.bytes, SK_U8, odd_bytes(t)), s = place(w, 1, SK_F64, 0);
+    size_t n_step = place(w, 1, SK_F64, 0);
     memcpy(w->image + s, &scale, sizeof scale);
+    memcpy(w->image + n_step, &code_step, sizeof code_step);
+    j.step = (const uint64_t *)(w->base + n_step);
     spice(w, a, t);
     j.x = w->base + a, j.code = (uint8_t *)w->base + b;
     j.error = t->feed ? (float *)(w->base + e) : NULL, j.loss_scale = (double *)(w->base + s);
@@ -756,8 +785,11 @@ static sk_status decodes(world *w, const code_case *t)
     world_clear(w, t->c->name);
     size_t a = drawn(w, n, t->type, t->shift, 1, t->scale);
     size_t b = drawn(w, t->pieces * piece, SK_U8, odd_bytes(t), 2, 2.55);
+    size_t n_step = place(w, 1, SK_F64, 0);
+    memcpy(w->image + n_step, &code_step, sizeof code_step);
+    j.step = (const uint64_t *)(w->base + n_step);
     spice(w, a, t);
-    for (int64_t k = 0; k < t->pieces; k += 2)
+    for (int64_t k = 0; k < t->pieces; k += t->c->encode_row ? 1 : 2) /* indices have an order */
         encoded(&plain, w->image + a, NULL, 1, (uint8_t *)w->image + b + k * piece);
     j.x = w->base + a, j.code = (uint8_t *)w->base + b;
     SK_TRY(twice(w, [&]() { return t->k->decode(&j, w->g->s); }));
@@ -803,7 +835,9 @@ static sk_status codecs(const gpu *g)
         if (!k) return sk_fail(SK_EBUG, "codec %s has no GPU half", (*c)->name);
         for (size_t m = 0; m < sizeof sizes / sizeof *sizes; m++)
             for (int how = 0; how < 3 * 2 * 3; how++, i++) {
-                code_case t = {*c, k, floats[how % 3], sizes[m][0], sizes[m][1]};
+                sk_codec with = **c;
+                with.value = i % 3 ? 0.07 : 0.5;
+                code_case t = {&with, k, floats[how % 3], sizes[m][0], sizes[m][1]};
                 t.shift = how / 3 % 2, t.feed = how / 6;
                 t.pieces = 1 + (int64_t)(i % 5), t.odd = i % 4 == 1, t.scale = scales[i % 7];
                 SK_TRY(encodes(&w, &t));
@@ -1328,14 +1362,17 @@ static sk_status fast_rest(fast *f)
 static sk_status fast_codes(fast *f, const char *codec, int64_t row)
 {
     const gpu *g = f->g;
-    const sk_codec *c = sk_codec_find(codec);
+    sk_codec with = *sk_codec_find(codec);
+    const sk_codec *c = &with;
     const sk_codec_kernel *k = sk_codec_kernel_find(codec);
     sk_code_job j = {};
+    with.value = 0.01;
     char what[64];
     j.type = SK_BF16, j.row = row, j.rows = (64 << 20) / row, j.pieces = 1;
     j.bytes = sk_codec_bytes(c, row);
     j.x = f->base + (1 << 20), j.code = (uint8_t *)j.x + ((size_t)256 << 20);
     j.loss_scale = &((const sk_step_scalars *)f->base)->loss_scale;
+    j.step = &((const sk_step_scalars *)f->base)->step, j.place = row;
     double n = (double)(j.rows * row), code = (double)(j.rows * j.bytes);
     snprintf(what, sizeof what, "encode %s, rows of %lld", codec, (long long)row);
     SK_TRY(timed(g, what, 2 * n + code, [&]() { return k->encode(&j, g->s); }));

@@ -100,6 +100,14 @@ static const struct {
     {"dp=2 cp=2 zero=2", "grads=int4 feedback"},
     {"dp=2 cp=2", "grads=int4 feedback"},
     {"dp=2 zero=1 replica", "grads=int8 feedback"},
+    {"dp=3", "grads=topk:0.3 feedback"},
+    {"dp=2 zero=2 micro=2", "grads=topk:0.3 feedback"},
+    {"dp=3", "grads=randk:0.45"},
+    {"dp=2 tp=2 zero=1", "grads=randk:0.4 feedback"},
+    {"dp=3", "grads=sign feedback"},
+    {"pp=2 dp=2 zero=3 micro=3", "weights=int8 grads=q4 feedback"},
+    {"dp=2 cp=2", "grads=q8"},
+    {"dp=3 zero=2 micro=2", "grads=q2 feedback"},
 };
 enum { SOME = 4, CASES = sizeof cases / sizeof *cases };
 
@@ -237,6 +245,17 @@ static void conserved(const char *layout, const char *words, double loss_scale)
     check(!wrong);
 }
 
+/* A share that would not shrink f32 goes as it is: the sums are those without a codec, to the bit.
+ * (That all elements come back when all are encoded, test/parts/codec.c has.) */
+static void everything_sent(void)
+{
+    sk_trial a = trial("llama", "dp=2 zero=2", SK_F32);
+    sk_trial b = trial("llama", "dp=2 zero=2 grads=topk:1 feedback", SK_F32);
+    sk_trial c = trial("llama", "dp=2 zero=2 grads=randk:1", SK_F32);
+    check(!sk_trial_run(&a) && !sk_trial_run(&b) && !sk_trial_run(&c));
+    check(a.digest == b.digest && a.digest == c.digest);
+}
+
 /* --- closed forms --- */
 
 typedef struct sums {
@@ -245,8 +264,9 @@ typedef struct sums {
 
 static int64_t coded(const char *name, int64_t rows, int64_t row, int64_t size)
 {
-    const sk_codec *c = *name ? sk_codec_find(name) : NULL;
-    int64_t bytes = c && row > 1 ? sk_codec_bytes(c, row) : row * size;
+    sk_codec c = {0};
+    if (*name) check(!sk_codec_read(name, &c));
+    int64_t bytes = *name && row > 1 ? sk_codec_bytes(&c, row) : row * size;
     return rows * (bytes < row * size ? bytes : row * size);
 }
 
@@ -330,6 +350,26 @@ static void zero_plus_plus(void)
     check(grads > 2.23 && grads < 2.27 && all > 0.75 && all < 0.765);
 }
 
+/* Rows of 1024 and 2048 in 16 bits: the sum is 1 unit, and becomes this. */
+static void few_bytes(void)
+{
+    static const struct {
+        const char *words;
+        double units;
+    } want[] = {{"grads=topk:0.01 feedback", 0.01 * 3},
+                {"grads=randk:0.01", 0.01 * 2},
+                {"grads=sign feedback", 34.0 / 512},
+                {"grads=q2", 34.0 / 256},
+                {"grads=q4", 66.0 / 256},
+                {"grads=q8", 258.0 / 512}};
+    double rest = volume("") - 1; /* what is not encoded: one dim */
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        double units = volume(want[i].words) - rest;
+        printf("%s: %.4f\n", want[i].words, units);
+        check(units > want[i].units && units < want[i].units * 1.08 + 1e-3);
+    }
+}
+
 /* --- words that make no sense --- */
 
 static sk_status try(const char *layout)
@@ -348,6 +388,15 @@ static void error_messages(void)
     fails(try("dp=4 zero=2 copy=2"), SK_ECONF, "use zero=3");
     fails(try("dp=2 grads=int4; canonical order"), SK_ECONF, "rounds what ranks send");
     fails(try("pp=2 dp=2 zero=3 micro=4 schedule=pipedream copy=2"), SK_ECONF, "within a step");
+    fails(try("dp=2 grads=topk:0.1"), SK_ECONF, "add 'feedback'");
+    fails(try("dp=2 grads=sign"), SK_ECONF, "add 'feedback'");
+    fails(try("dp=2 grads=topk feedback"), SK_ECONF, "needs a RATIO over 0 and up to 1");
+    fails(try("dp=2 grads=topk:0 feedback"), SK_ECONF, "needs a RATIO over 0 and up to 1");
+    fails(try("dp=2 grads=topk:2 feedback"), SK_ECONF, "needs a RATIO over 0 and up to 1");
+    fails(try("dp=2 grads=topk:abc feedback"), SK_ECONF, "needs a RATIO over 0 and up to 1");
+    fails(try("dp=2 grads=int4:1"), SK_ECONF, "has no value");
+    fails(try("dp=2 zero=3 weights=topk:0.1"), SK_ECONF, "is for gradients");
+    fails(try("dp=2 zero=3 weights=q4"), SK_ECONF, "is for gradients");
     check(!try("dp=1 grads=int4 feedback"));
 }
 
@@ -396,10 +445,21 @@ int main(void)
     conserved("dp=2 tp=2 zero=3", "grads=fp8", 0);
     conserved("dp=2 cp=2", "grads=int8", 0);
     conserved("pp=2 dp=2 zero=3 micro=2", "grads=int4", 0);
+    conserved("dp=3", "grads=topk:0.05", 0);
+    conserved("dp=3 zero=2 micro=2", "grads=topk:0.05", 256);
+    conserved("dp=2 tp=2", "grads=randk:0.2", 0);
+    conserved("dp=2 zero=3", "grads=randk:0.2", 256);
+    conserved("dp=3", "grads=sign", 0);
+    conserved("dp=2 cp=2", "grads=q2", 0);
+    conserved("pp=2 dp=2 zero=3 micro=2", "grads=q4", 0);
+    everything_sent();
     zero_plus_plus();
+    few_bytes();
     error_messages();
     poisoned("dp=2 zero=2 grads=int4 feedback");
     poisoned("dp=3 grads=int4 feedback");
+    poisoned("dp=2 grads=topk:0.1 feedback");
+    poisoned("dp=2 zero=2 grads=sign feedback");
     printf("compressed edges: %d runs, losses at most %.1e apart, %d checks, %d bad\n", runs,
            farthest, checks, bad);
     return bad > 0;

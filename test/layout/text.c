@@ -93,6 +93,8 @@ static const struct {
      "int8"},
     {"dp=4 grads=int4 feedback",
      "mesh dp=4; split b over dp; encode gradients as int4 with feedback"},
+    {"dp=4 grads=topk:0.01 feedback",
+     "mesh dp=4; split b over dp; encode gradients as topk:0.01 with feedback"},
     {"dp=4 zero=3 weights=fp8 grads=f16 copy=2",
      "mesh dp=4; split b over dp; shard params over dp; encode weights as fp8; encode gradients as "
      "f16; second copy of weights over 2 ranks"},
@@ -209,7 +211,7 @@ static const struct {
     {"mesh pp=2; schedule", "schedule NAME", 0},
     {"dp=2 zero=3 weights=int8 weights=int4", "said twice", 0},
     {"dp=2 zero=3 weights=", "no name for a codec", 0},
-    {"dp=2 grads=averylongnameforacodec", "no name for a codec", 0},
+    {"dp=2 grads=averyverylongnameforacodec", "no name for a codec", 0},
     {"dp=2 weights=int8", "use zero=3", 0},
     {"dp=2 feedback", "use grads=int4", 0},
     {"tp=2 grads=int4", "no axis splits it; use dp=2", 0},

@@ -1210,9 +1210,26 @@ sk_status sk_norm_grad(const sk_norm_grad_job *j, const sk_launch *l)
 /* --- codecs --- */
 
 typedef struct code_call {
-    const sk_codec *codec;
+    sk_codec codec; /* with its value */
     sk_code_job job;
 } code_call;
+
+static void read_row(const void *of, int64_t at, int64_t n, float *to)
+{
+    memcpy(to, (const float *)of + at, (size_t)n * sizeof *to);
+}
+
+static sk_code_row row_of(const sk_code_job *j, int64_t row, const float *x)
+{
+    uint64_t shared = sk_code_shared(j->seed, j->stream, *j->step);
+    return (sk_code_row){.n = j->row,
+                         .first = j->first + row * j->place,
+                         .shared = shared,
+                         .own = sk_code_own(shared, j->term, j->micro),
+                         .upscale = !j->error && !j->adds,
+                         .read = read_row,
+                         .of = x};
+}
 
 static void encode_row(const code_call *c, int64_t row, float *x, float *y)
 {
@@ -1220,10 +1237,11 @@ static void encode_row(const code_call *c, int64_t row, float *x, float *y)
     size_t at = (size_t)(row * j->row);
     float *error = j->error ? j->error + at : NULL;
     float scale = error ? (float)*j->loss_scale : 1, unscale = 1 / scale;
+    sk_code_row r = row_of(j, row, x);
     sk_convert(x, SK_F32, (const char *)j->x + at * sk_dtype_size(j->type), j->type, j->row);
     for (int64_t i = 0; error && !j->adds && i < j->row; i++) x[i] = fmaf(scale, error[i], x[i]);
-    sk_encode(c->codec, x, j->row, j->code + row * j->bytes);
-    sk_decode(c->codec, j->code + row * j->bytes, j->row, y);
+    sk_encode(&c->codec, &r, j->code + row * j->bytes);
+    sk_decode(&c->codec, &r, j->code + row * j->bytes, 0, j->row, y);
     for (int64_t i = 0; error && i < j->row; i++)
         error[i] = fmaf(unscale, x[i] - y[i], j->adds ? error[i] : 0);
 }
@@ -1232,9 +1250,10 @@ static void decode_row(const code_call *c, int64_t row, float *x, float *y)
 {
     const sk_code_job *j = &c->job;
     const uint8_t *from = j->code + row * j->bytes;
-    sk_decode(c->codec, from, j->row, x);
+    sk_code_row r = row_of(j, row, NULL);
+    sk_decode(&c->codec, &r, from, 0, j->row, x);
     for (int64_t k = 1; k < j->pieces; k++) {
-        sk_decode(c->codec, from + k * j->rows * j->bytes, j->row, y);
+        sk_decode(&c->codec, &r, from + k * j->rows * j->bytes, 0, j->row, y);
         for (int64_t i = 0; i < j->row; i++) x[i] += y[i];
     }
     sk_convert((char *)j->x + (size_t)(row * j->row) * sk_dtype_size(j->type), j->type, x, SK_F32,
@@ -1254,7 +1273,9 @@ static void do_decode(void *what) { do_rows(what, decode_row); }
 static sk_status code(const char *name, deed *f, const sk_code_job *j, void *stream)
 {
     SK_TRY(sk_code_takes(name, j->type));
-    append(stream, f, &(code_call){sk_codec_find(name), *j}, sizeof(code_call), false);
+    code_call c = {*sk_codec_find(name), *j};
+    c.codec.value = j->value;
+    append(stream, f, &c, sizeof c, false);
     return SK_OK;
 }
 
@@ -1274,8 +1295,15 @@ CODEC(f16)
 CODEC(fp8)
 CODEC(int4)
 CODEC(int8)
-const sk_codec_kernel *const sk_codec_kernel_parts[] = {&codec_bf16, &codec_f16,  &codec_fp8,
-                                                        &codec_int4, &codec_int8, NULL};
+CODEC(q2)
+CODEC(q4)
+CODEC(q8)
+CODEC(randk)
+CODEC(sign)
+CODEC(topk)
+const sk_codec_kernel *const sk_codec_kernel_parts[] = {
+    &codec_bf16, &codec_f16, &codec_fp8,   &codec_int4, &codec_int8, &codec_q2,
+    &codec_q4,   &codec_q8,  &codec_randk, &codec_sign, &codec_topk, NULL};
 
 /* --- optimizers --- */
 

@@ -1,5 +1,6 @@
 /* codec.c - every codec on the shelf: sizes, what is lost at most, numbers that are not
- * finite, rows of any length, parts of a row alone. */
+ * finite, rows of any length, parts of a row alone; of codecs that draw, means; of codecs of whole
+ * rows, that what is sent and what is not are the row to the bit. */
 #include "coll/codec.h"
 #include "lib/check.h"
 
@@ -11,7 +12,7 @@
 enum { MOST = 3 * SK_CODEC_RUN + 7 };
 
 static float x[MOST], y[MOST];
-static uint8_t code[4 * MOST + 64];
+static uint8_t code[8 * MOST + 64];
 
 /* What may be lost of an element when `top` is the largest of its block. */
 static double allowed(const sk_codec *c, double v, double top)
@@ -19,7 +20,9 @@ static double allowed(const sk_codec *c, double v, double top)
     v = fabs(v);
     if (!strcmp(c->name, "bf16")) return v * 0x1p-8 + 0x1p-133;
     if (!strcmp(c->name, "f16")) return v * 0x1p-11 + 0x1p-25;
-    double step = top * (1 + 0x1p-7) / (!strcmp(c->name, "int8") ? 127 : 7);
+    if (c->bits == 1) return v + top * (1 + 0x1p-7);
+    double step = top * (1 + 0x1p-7) / (c->bits == 8 ? 127 : c->bits == 4 ? 7 : 1);
+    if (c->encode_random) return step * (1 + 1e-6) + 1e-36;
     if (!strcmp(c->name, "fp8")) step = fmax(v / 8, top * (1 + 0x1p-7) / 448 * 0x1p-9);
     return step / 2 * (1 + 1e-6) + 1e-36; /* tiny blocks become zeros */
 }
@@ -32,14 +35,33 @@ static double top_of(const sk_codec *c, int64_t i, int64_t n)
     return top;
 }
 
+static void read_x(const void *of, int64_t at, int64_t n, float *to)
+{
+    memcpy(to, (const float *)of + at, (size_t)n * sizeof *to);
+}
+
+static uint64_t drawn = 1; /* the step of random bits */
+
+static sk_code_row row_of(int64_t n)
+{
+    uint64_t shared = sk_code_shared(1, 2, drawn);
+    return (sk_code_row){.n = n,
+                         .first = 1000,
+                         .shared = shared,
+                         .own = sk_code_own(shared, 1, 0),
+                         .read = read_x,
+                         .of = x};
+}
+
 static void there_and_back(const sk_codec *c, int64_t n)
 {
+    sk_code_row r = row_of(n);
     int64_t bytes = sk_codec_bytes(c, n);
     memset(code, 0xa5, sizeof code);
     for (int64_t i = 0; i < n; i++) y[i] = NAN;
-    sk_encode(c, x, n, code);
+    sk_encode(c, &r, code);
     check(code[bytes] == 0xa5 && code[bytes + 1] == 0xa5); /* not a byte more */
-    sk_decode(c, code, n, y);
+    sk_decode(c, &r, code, 0, n, y);
 }
 
 static void near_enough(const sk_codec *c, int64_t n, const char *what)
@@ -106,6 +128,18 @@ static void not_finite(const sk_codec *c, float what)
     for (int64_t i = 0; i < c->block; i++) check(isfinite(y[i]) && isfinite(y[3 * c->block + i]));
 }
 
+/* Any part of a row is decoded alone. */
+static void parts(const sk_codec *c)
+{
+    static float part[MOST];
+    sk_code_row r = row_of(MOST);
+    for (int64_t at = 0; at < MOST; at += SK_CODEC_RUN) {
+        int64_t n = MOST - at < SK_CODEC_RUN ? MOST - at : SK_CODEC_RUN;
+        sk_decode(c, &r, code, at, n, part);
+        check(!memcmp(part, y + at, (size_t)n * sizeof *part));
+    }
+}
+
 /* A run of whole blocks is the same alone, and where it stands in the row. */
 static void runs(const sk_codec *c)
 {
@@ -113,9 +147,201 @@ static void runs(const sk_codec *c)
     int64_t from = SK_CODEC_RUN, at = sk_codec_bytes(c, from), n = MOST - from;
     fill(1);
     there_and_back(c, MOST);
-    sk_encode(c, x + from, n, alone);
+    sk_code_row r = row_of(n);
+    r.of = x + from;
+    r.first += from;
+    sk_encode(c, &r, alone);
     check(!memcmp(alone, code + at, (size_t)sk_codec_bytes(c, n)));
+    parts(c);
     check(sk_codec_bytes(c, MOST) == at + sk_codec_bytes(c, n));
+}
+
+/* --- codecs that draw --- */
+
+/* The mean of many drawings is the number, as near as their spread lets it be. */
+static void unbiased(const sk_codec *c, int64_t n, bool upscale)
+{
+    enum { TIMES = 4000 };
+    static double sum[MOST], square[MOST];
+    int wrong = 0;
+    fill(1);
+    memset(sum, 0, sizeof sum), memset(square, 0, sizeof square);
+    for (drawn = 1; drawn <= TIMES; drawn++) {
+        sk_code_row r = row_of(n);
+        r.upscale = upscale;
+        sk_encode(c, &r, code);
+        sk_decode(c, &r, code, 0, n, y);
+        for (int64_t i = 0; i < n; i++)
+            sum[i] += (double)y[i], square[i] += (double)y[i] * (double)y[i];
+    }
+    for (int64_t i = 0; i < n; i++) {
+        double mean = sum[i] / TIMES,
+               spread = sqrt(fmax(square[i] / TIMES - mean * mean, 0) / TIMES);
+        wrong += !(fabs(mean - (double)x[i]) <= 5 * spread + 1e-4 * fabs((double)x[i]) + 1e-5);
+    }
+    if (wrong) printf("%s: the means of %d of %lld are wrong\n", c->name, wrong, (long long)n);
+    check(!wrong);
+    drawn = 1;
+}
+
+/* Another step, term or micro-batch draws otherwise; the same again the same. */
+static void draws(const sk_codec *c)
+{
+    static uint8_t again[sizeof code];
+    size_t bytes = (size_t)sk_codec_bytes(c, 999);
+    fill(1);
+    there_and_back(c, 999);
+    sk_code_row r = row_of(999);
+    sk_encode(c, &r, again);
+    check(!memcmp(code, again, bytes));
+    for (int how = 0; how < 3; how++) {
+        uint64_t shared = sk_code_shared(1, 2, how ? 1 : 2);
+        r.own = sk_code_own(shared, how == 1 ? 2 : 1, how == 2);
+        sk_encode(c, &r, again);
+        check(memcmp(code, again, bytes) != 0);
+    }
+    unbiased(c, 300, false);
+}
+
+/* The scale of signs is the mean magnitude, to bf16. */
+static void mean_magnitude(void)
+{
+    const sk_codec *c = sk_codec_find("sign");
+    double sum = 0;
+    fill(1);
+    there_and_back(c, 200);
+    for (int i = 0; i < 200; i++) sum += fabs((double)x[i]) / 200;
+    for (int i = 0; i < 200; i++) {
+        check(fabs(fabs((double)y[i]) - sum) <= sum * 0x1p-8);
+        check((y[i] < 0) == (x[i] < 0));
+    }
+}
+
+/* --- codecs of whole rows --- */
+
+static int by_size(const void *a, const void *b)
+{
+    float p = fabsf(*(const float *)a), q = fabsf(*(const float *)b);
+    return (p < q) - (p > q);
+}
+
+/* What is sent and what is not are the row, to the bit, and so many are sent. */
+static void exact(const sk_codec *c, int64_t n)
+{
+    int64_t k = sk_codec_kept(n, c->value), sent = 0;
+    there_and_back(c, n);
+    for (int64_t i = 0; i < n; i++) {
+        check(y[i] == 0 || y[i] == x[i]);
+        check(y[i] + (x[i] - y[i]) == x[i]);
+        sent += y[i] != 0;
+    }
+    check(sent == k);
+}
+
+static void largest_go(const sk_codec *c, int64_t n)
+{
+    static float sorted[MOST];
+    int64_t k = sk_codec_kept(n, c->value);
+    memcpy(sorted, x, sizeof sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_size);
+    for (int64_t i = 0; i < n; i++) {
+        if (y[i] != 0) check(fabsf(x[i]) >= fabsf(sorted[k - 1]));
+        else check(fabsf(x[i]) <= fabsf(sorted[k - 1]));
+    }
+}
+
+static sk_codec with(const char *text)
+{
+    sk_codec c = {0};
+    check(!sk_codec_read(text, &c));
+    return c;
+}
+
+static void rows(const char *name)
+{
+    static const int64_t lengths[] = {1, 2, 3, 100, 1023, 1024, 1025, MOST};
+    static const double shares[] = {0.001, 0.07, 0.5, 1};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (size_t s = 0; s < sizeof shares / sizeof *shares; s++) {
+            char text[32];
+            snprintf(text, sizeof text, "%s:%g", name, shares[s]);
+            sk_codec c = with(text);
+            bool top = !strcmp(name, "topk");
+            int64_t n = lengths[i], k = (int64_t)ceil((double)n * shares[s] - 1e-6);
+            check(sk_codec_bytes(&c, n) == (k < 1 ? 1 : k) * (top ? 6 : 4));
+            check(sk_codec_bytes(&c, 0) == 0);
+            fill(1);
+            exact(&c, n);
+            if (top) largest_go(&c, n);
+            if (n == MOST) parts(&c);
+            if (shares[s] >= 1) check(!memcmp(x, y, (size_t)n * sizeof *x));
+        }
+}
+
+static void odd_rows(void)
+{
+    sk_codec top = with("topk:0.01"), most = with("topk:0.5");
+    check(sk_codec_bytes(&top, 65536) == 656 * 6 && sk_codec_bytes(&top, 65537) == 656 * 8);
+    for (int i = 0; i < MOST; i++) x[i] = i % 2 ? -0.25F : 0.25F; /* of equals the first go */
+    there_and_back(&most, 101);
+    for (int i = 0; i < 101; i++) check(y[i] == (i < 51 ? x[i] : 0));
+    fill(1);
+    x[700] = NAN, x[800] = -INFINITY;
+    there_and_back(&top, 1000);
+    check(isnan(y[700]) && isinf(y[800]));
+    sk_codec any = with("randk:0.1");
+    unbiased(&any, 300, true);
+    unbiased(&any, 77, true); /* stretches of 9 and 10 */
+    sk_code_row r = row_of(MOST);
+    static float other[MOST];
+    fill(1);
+    there_and_back(&any, MOST);
+    r.own = 99; /* places are those of all ranks */
+    sk_encode(&any, &r, code);
+    sk_decode(&any, &r, code, 0, MOST, other);
+    check(!memcmp(other, y, sizeof y));
+}
+
+/* Rows of over 65536 elements have indices of 4 bytes. */
+static void long_row(void)
+{
+    enum { LONG = 70001 };
+    sk_codec c = with("topk:0.001");
+    float *in = calloc(LONG, sizeof *in), *out = calloc(LONG, sizeof *out);
+    uint8_t *bytes = calloc((size_t)sk_codec_bytes(&c, LONG), 1);
+    sk_code_row r = row_of(LONG);
+    r.of = in;
+    for (int i = 0; i < LONG; i++) in[i] = i % 1000 == 999 || i == LONG - 1 ? -5 : 0.5F;
+    sk_encode(&c, &r, bytes);
+    sk_decode(&c, &r, bytes, 0, LONG, out);
+    for (int i = 0; i < LONG; i++) check(out[i] == (in[i] < 0 ? in[i] : 0));
+    free(in), free(out), free(bytes);
+}
+
+static void misread(void)
+{
+    static const char *const wrong[] = {"topk",     "topk:",   "topk:0",  "topk:2",   "topk:abc",
+                                        "topk:nan", "topk:-1", "randk:0", "int4:0.1", "topkk:0.1"};
+    sk_codec c;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        if (!sk_codec_read(wrong[i], &c)) printf("%s was read\n", wrong[i]);
+        check(sk_codec_read(wrong[i], &c) == SK_ECONF);
+    }
+    check(!sk_codec_read("topk:1", &c) && c.value == 1);
+}
+
+static void of_blocks(const sk_codec *c)
+{
+    check(c->block > 0 && SK_CODEC_RUN % c->block == 0 && !c->encode != !c->encode_random);
+    check(sk_codec_bytes(c, 0) == 0 && sk_codec_bytes(c, 1) <= c->head + 2);
+    check(sk_codec_bytes(c, 2 * c->block) == 2 * (c->head + c->block * c->bits / 8));
+    shapes(c);
+    values(c);
+    not_finite(c, NAN);
+    not_finite(c, INFINITY);
+    not_finite(c, -INFINITY);
+    runs(c);
+    if (c->encode_random) draws(c);
 }
 
 int main(void)
@@ -123,20 +349,18 @@ int main(void)
     int n = 0;
     for (; sk_codec_parts[n]; n++) {
         const sk_codec *c = sk_codec_parts[n];
-        check(sk_codec_find(c->name) == c && c->doc && c->block > 0 &&
-              SK_CODEC_RUN % c->block == 0);
-        check(sk_codec_bytes(c, 0) == 0 && sk_codec_bytes(c, 1) <= c->head + 2);
-        check(sk_codec_bytes(c, 2 * c->block) == 2 * (c->head + c->block * c->bits / 8));
-        shapes(c);
-        values(c);
-        not_finite(c, NAN);
-        not_finite(c, INFINITY);
-        not_finite(c, -INFINITY);
-        runs(c);
+        check(sk_codec_find(c->name) == c && c->doc);
+        if (c->encode_row) rows(c->name);
+        else of_blocks(c);
     }
+    odd_rows();
+    long_row();
+    mean_magnitude();
+    misread();
     check(n >= 5 && !sk_codec_find("int5"));
     check(sk_codec_bytes(sk_codec_find("int8"), 256) == 258);
     check(sk_codec_bytes(sk_codec_find("int4"), 129) == 66 + 3);
+    check(sk_codec_bytes(sk_codec_find("sign"), 257) == 34 + 3);
     printf("codecs: %d, %d checks, %d bad\n", n, checks, bad);
     return bad > 0;
 }

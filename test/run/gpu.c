@@ -70,6 +70,14 @@ static void codecs(void)
         "dp=2 zero=1 grads=int4 feedback",
         "dp=2 grads=int4 feedback",
         "dp=2 grads=f16 feedback",
+        "dp=2 grads=topk:0.2 feedback",
+        "dp=2 zero=2 micro=2 grads=topk:0.2 feedback",
+        "dp=2 grads=randk:0.4",
+        "dp=2 zero=3 grads=randk:0.4 feedback",
+        "dp=2 grads=sign feedback",
+        "dp=2 zero=2 micro=2 grads=q2",
+        "dp=2 grads=q4",
+        "dp=2 zero=3 weights=int8 grads=q8 feedback",
         "dp=2 zero=3 prefetch=2 micro=2 weights=int4 grads=fp8 feedback",
     };
     for (size_t k = 0; k < sizeof two / sizeof *two; k++) {

@@ -44,6 +44,23 @@ done
 train first "dp=2 zero=3 $code" resume=layout7/ckpt/step-0000000020 train.steps=25
 [ "$(losses first/metrics.jsonl | wc -l)" = 5 ] || fail "first: not 5 steps"
 
+# codecs that draw, choose or keep signs: the same bytes when resumed; and on another layout
+for c in topk:0.1 randk:0.3 sign q2 q8; do
+    train "$c" "dp=2 grads=$c feedback" train.steps=20
+    train "$c-same" "dp=2 grads=$c feedback" train.steps=20 resume="$c/ckpt/step-0000000010"
+    cmp "$c/final/model.safetensors" "$c-same/final/model.safetensors" || fail "$c resumed: another model"
+done
+train q4 "dp=2 zero=2 grads=q4" train.steps=20
+train q4-same "dp=2 zero=2 grads=q4" train.steps=20 resume=q4/ckpt/step-0000000010
+cmp q4/final/model.safetensors q4-same/final/model.safetensors || fail "q4 resumed: another model"
+for c in topk:0.1 sign; do
+    train "$c-other" "dp=4 zero=2 grads=$c feedback" train.steps=20 resume="$c/ckpt/step-0000000010"
+    grep -q '"wte.error"' "$c-other/ckpt/step-0000000020/MANIFEST.json" || fail "$c-other: no errors"
+    paste -d ' ' <(losses "$c/metrics.jsonl") <(losses "$c-other/metrics.jsonl") | awk '
+        { d = $4 / $2 - 1 } $1 != $3 || d > 0.03 || d < -0.03 { wrong = 1 } END { exit wrong || NR != 10 }' ||
+        fail "$c-other: other losses"
+done
+
 # an error that was lost matters: the bytes would differ
 train lost "dp=2 zero=3 weights=int8 grads=int4" resume=ref/ckpt/step-0000000010
 if cmp -s ref/final/model.safetensors lost/final/model.safetensors; then fail "lost: the same model"; fi

@@ -2,7 +2,7 @@
  *
  * A codec is a struct of what happens to one element:
  *
- *     struct int8_code {
+ *     struct int8_code : sk_code_plain {
  *         enum { BLOCK = 256, HEAD = SK_SCALE_BYTES, BITS = 8, NONE = 0 };
  *         static __device__ float most() { return 127; }
  *         static __device__ unsigned one(float x, float by) { ... }          its bits
@@ -14,7 +14,8 @@
  *
  * A warp has SPAN blocks at a time.  A lane has pairs of neighbours, 64 elements apart, so that in
  * every access the warp reads or writes one run; in 4 bits these are the two that share a byte,
- * also in a block that is shorter (sk_code_step).  Blocks that are shorter, and those that begin at
+ * also in a block that is shorter (sk_code_step).  In 1 or 2 bits lanes side by side share a byte,
+ * which the first of them writes.  Blocks that are shorter, and those that begin at
  * an odd place, go element by element and byte by byte: rows of whole blocks are taken as one long
  * row, where only the last block can be short.
  *
@@ -49,8 +50,16 @@ template <class C> struct sk_code {
         BYTES = C::HEAD + C::BLOCK * C::BITS / 8, /* of a whole block */
         PAIRS = C::BLOCK / 64,                    /* that a lane has */
         SPAN = 256 / C::BLOCK,
-        WORD = C::BITS == 16 ? 4 : 2 /* bytes that a lane moves at once */
+        WORD = C::BITS == 16 ? 4 : 2, /* bytes that a lane moves at once */
+        FEW = C::BITS < 4,            /* several lanes share a byte */
+        LANES = C::BITS < 4 ? 4 / C::BITS : 1
     };
+};
+
+/* What most codecs do not: draw random bits (one() has a third argument), and have the mean
+ * magnitude of a block as its scale. */
+struct sk_code_plain {
+    enum { DRAWS = 0, MEAN = 0 };
 };
 
 /* ---- types: as tensor/dtype.c */
@@ -195,9 +204,43 @@ template <class C> static __device__ inline int sk_code_word_bytes(int n, int k)
     return (sk_code_has<C>(n, k, 0) + sk_code_has<C>(n, k, 1)) * (C::BITS == 16 ? 2 : 1);
 }
 
+/* The bits of a lane's pairs, several lanes to a byte; all lanes of the warp are here. */
+template <class C>
+static __device__ inline void sk_code_put_few(uint8_t *to, int n, const unsigned q[][2])
+{
+    int lane = (int)(threadIdx.x % 32);
+#pragma unroll
+    for (int k = 0; k < sk_code<C>::PAIRS; k++) {
+        unsigned bits = 0;
+        for (int e = 0; e < 2; e++)
+            if (sk_code_has<C>(n, k, e)) bits |= q[k][e] << C::BITS * e;
+        for (int s = 1; s < sk_code<C>::LANES; s *= 2)
+            bits |= __shfl_down_sync(~0u, bits, s) << 2 * C::BITS * s;
+        if (lane % sk_code<C>::LANES == 0 && sk_code_has<C>(n, k, 0))
+            to[C::HEAD + 8 * C::BITS * k + lane / sk_code<C>::LANES] = (uint8_t)bits;
+    }
+}
+
+template <class C>
+static __device__ inline void sk_code_get_few(const uint8_t *from, int n, unsigned q[][2])
+{
+    int lane = (int)(threadIdx.x % 32), shift = 2 * C::BITS * (lane % sk_code<C>::LANES);
+#pragma unroll
+    for (int k = 0; k < sk_code<C>::PAIRS; k++) {
+        unsigned bits = 0;
+        if (sk_code_has<C>(n, k, 0))
+            bits = from[C::HEAD + 8 * C::BITS * k + lane / sk_code<C>::LANES] >> shift;
+        for (int e = 0; e < 2; e++) q[k][e] = bits >> C::BITS * e & ((1u << C::BITS) - 1);
+    }
+}
+
 template <class C>
 static __device__ inline void sk_code_put(uint8_t *to, int n, const unsigned q[][2])
 {
+    if constexpr (sk_code<C>::FEW) {
+        sk_code_put_few<C>(to, n, q);
+        return;
+    }
     bool whole = n == C::BLOCK && !((uintptr_t)to % sk_code<C>::WORD);
     constexpr int shift = C::BITS == 16 ? 16 : 8;
 #pragma unroll
@@ -213,6 +256,10 @@ static __device__ inline void sk_code_put(uint8_t *to, int n, const unsigned q[]
 template <class C>
 static __device__ inline void sk_code_get(const uint8_t *from, int n, unsigned q[][2])
 {
+    if constexpr (sk_code<C>::FEW) {
+        sk_code_get_few<C>(from, n, q);
+        return;
+    }
     bool whole = n == C::BLOCK && !((uintptr_t)from % sk_code<C>::WORD);
     constexpr int shift = C::BITS == 16 ? 16 : 8;
     constexpr unsigned mask = C::BITS == 16 ? 0xffff : C::BITS == 8 ? 0xff : 15;
@@ -242,10 +289,30 @@ static __device__ inline unsigned sk_code_scale(unsigned top, float most, float 
     return bits;
 }
 
-/* Writes the scale in front of a block and returns it. */
-template <class C>
-static __device__ inline float sk_code_head(const float x[][2], uint8_t *to, float *by)
+/* The mean magnitude of a block of n, summed as parts/codec/sign.c does; what is not finite becomes
+ * one number that is none. */
+template <class C> static __device__ inline unsigned sk_code_mean(const float x[][2], int n)
 {
+    float sum = 0, each = __fdiv_rn(1.0f, (float)n);
+#pragma unroll
+    for (int k = 0; k < sk_code<C>::PAIRS; k++)
+        for (int e = 0; e < 2; e++)
+            if (sk_code_has<C>(n, k, e)) sum = __fmaf_rn(fabsf(x[k][e]), each, sum);
+    for (int s = 16; s > 0; s /= 2) sum = __fadd_rn(sum, __shfl_xor_sync(~0u, sum, s));
+    bool finite = (__float_as_uint(sum) & 0x7fffffffu) < 0x7f800000u;
+    return finite ? sk_bf16_bits(sum) : 0x7fc0u;
+}
+
+/* Writes the scale in front of a block of n and returns it. */
+template <class C>
+static __device__ inline float sk_code_head(const float x[][2], int n, uint8_t *to, float *by)
+{
+    if constexpr (C::MEAN) {
+        unsigned mean = sk_code_mean<C>(x, n);
+        *by = 1;
+        if (threadIdx.x % 32 == 0) sk_bytes_put(to, mean, C::HEAD);
+        return __uint_as_float(mean << 16);
+    }
     unsigned top = 0;
 #pragma unroll
     for (int k = 0; k < sk_code<C>::PAIRS; k++)
@@ -274,6 +341,14 @@ static __device__ inline float sk_code_owed(float x, float lost, float loss_scal
     return __uint_as_float(x == x && lost == lost ? 0xffc00000u : u);
 }
 
+/* The bits of element i of a row that begins at a logical place. */
+template <class C>
+static __device__ inline unsigned sk_code_bits(float x, float by, uint64_t own, int64_t place)
+{
+    if constexpr (C::DRAWS) return C::one(x, by, sk_code_random(own, (uint64_t)place));
+    else return C::one(x, by);
+}
+
 /* One block, of which the lane has x and what was lost before. */
 template <class C, bool ERROR>
 static __device__ inline void sk_code_one(const sk_code_job &j, const sk_code_at &at, float x[][2],
@@ -283,11 +358,19 @@ static __device__ inline void sk_code_one(const sk_code_job &j, const sk_code_at
     float by = 1, scale = 1, unscale = __fdiv_rn(1.0f, loss_scale);
     for (int k = 0; ERROR && !j.adds && k < sk_code<C>::PAIRS; k++)
         for (int e = 0; e < 2; e++) x[k][e] = sk_code_owed(x[k][e], lost[k][e], loss_scale);
-    if (C::HEAD > 0) scale = sk_code_head<C>(x, j.code + at.code, &by);
+    if (C::HEAD > 0) scale = sk_code_head<C>(x, at.n, j.code + at.code, &by);
+    uint64_t own = 0;
+    int64_t place = 0; /* of the block's first element */
+    if constexpr (C::DRAWS) {
+        own = sk_code_own(sk_code_shared(j.seed, j.stream, *j.step), j.term, j.micro);
+        place = j.first + at.x / j.row * j.place + at.x % j.row;
+    }
 #pragma unroll
     for (int k = 0; k < sk_code<C>::PAIRS; k++)
         for (int e = 0; e < 2; e++) {
-            q[k][e] = by == 0 ? (unsigned)C::NONE : C::one(x[k][e], by);
+            q[k][e] =
+                by == 0 ? (unsigned)C::NONE
+                        : sk_code_bits<C>(x[k][e], by, own, place + sk_code_place<C>(at.n, k) + e);
             if (!ERROR) continue;
             float now = __fsub_rn(x[k][e], C::back(q[k][e], scale));
             lost[k][e] = __fmaf_rn(unscale, now, j.adds ? lost[k][e] : 0);

@@ -1,7 +1,8 @@
 /* encode.c - encoding and decoding.
  *
  * Rows may be few and long (experts) or many and short, so threads share runs of SK_CODEC_RUN
- * elements: whole blocks of the codec, but for the last of a row.  Where a product and a sum are
+ * elements: whole blocks of the codec, but for the last of a row.  Codecs that see a row as a whole
+ * encode it on one thread.  Where a product and a sum are
  * rounded once the code says fmaf(), here and in codecs, so that a GPU (kernel/cuda/codec_rows.h)
  * computes the same bytes. */
 #include "run/cpu/encode.h"
@@ -20,34 +21,56 @@ typedef struct code_job {
     sk_dtype type;
     int64_t rows, row, bytes; /* bytes: of an encoded row */
     int64_t pieces;           /* encoded pieces that DECODE adds up */
+    int64_t first, step;      /* the logical place of the first element; from a row to the next */
+    uint64_t shared, own;     /* random streams */
 } code_job;
 
 typedef struct code_run { /* elements [from, from + n) of a row */
-    int64_t at, code, n;  /* where they are among all; their bytes */
+    int64_t row, from, n;
+    int64_t at; /* where they are among all */
 } code_run;
 
-static code_job job_of(const sk_program *p, const sk_inst *in, char *base, int elements, int code)
+int64_t sk_code_place(const sk_extent *box, int64_t *step)
 {
-    const sk_buffer *x = &p->bufs.v[elements], *c = &p->bufs.v[code];
+    int64_t first = 0;
+    *step = 1;
+    for (int d = box->n - 1; d > 0; d--) {
+        first += box->at[d] * *step;
+        *step *= box->full[d];
+    }
+    return first + box->at[0] * *step;
+}
+
+static code_job job_of(const sk_run *r, const sk_inst *in, int elements, int code)
+{
+    const sk_buffer *x = &r->p->bufs.v[elements], *c = &r->p->bufs.v[code];
     int64_t n = x->bytes / (int64_t)sk_dtype_size(x->type), rows = x->box.size[0];
-    return (code_job){.codec = in->codec,
-                      .x = base + x->offset,
-                      .code = (uint8_t *)base + c->offset,
-                      .type = x->type,
-                      .rows = rows,
-                      .row = rows ? n / rows : 0,
-                      .bytes = c->box.size[1],
-                      .pieces = in->pieces};
+    code_job j = {.codec = in->codec,
+                  .x = r->base + x->offset,
+                  .code = (uint8_t *)r->base + c->offset,
+                  .type = x->type,
+                  .rows = rows,
+                  .row = rows ? n / rows : 0,
+                  .bytes = c->box.size[1],
+                  .pieces = in->pieces,
+                  .shared = sk_code_shared(r->opts.seed, in->stream, (uint64_t)r->step)};
+    j.first = sk_code_place(&x->box, &j.step);
+    return j;
 }
 
 static int64_t runs_of(const code_job *j) { return (j->row + RUN - 1) / RUN; }
 
+static code_run run_of(const code_job *j, int64_t row, int64_t from)
+{
+    return (code_run){.row = row,
+                      .from = from,
+                      .at = row * j->row + from,
+                      .n = j->row - from < RUN ? j->row - from : RUN};
+}
+
 static code_run run_at(const code_job *j, int64_t i)
 {
-    int64_t row = i / runs_of(j), from = i % runs_of(j) * RUN;
-    return (code_run){.at = row * j->row + from,
-                      .code = row * j->bytes + sk_codec_bytes(j->codec, from),
-                      .n = j->row - from < RUN ? j->row - from : RUN};
+    return run_of(j, i / runs_of(j), i % runs_of(j) * RUN);
 }
 
 static char *element(const code_job *j, int64_t at)
@@ -55,31 +78,82 @@ static char *element(const code_job *j, int64_t at)
     return j->x + at * (int64_t)sk_dtype_size(j->type);
 }
 
+typedef struct code_source { /* what a row of a codec is read from */
+    const code_job *j;
+    int64_t at;
+} code_source;
+
+/* Elements with what was lost of them before. */
+static void read_elements(const void *of, int64_t at, int64_t n, float *to)
+{
+    const code_source *s = of;
+    const code_job *j = s->j;
+    sk_convert(to, SK_F32, element(j, s->at + at), j->type, n);
+    if (!j->error || j->adds) return;
+    const float *error = j->error + s->at + at;
+    for (int64_t i = 0; i < n; i++) to[i] = fmaf(j->scale, error[i], to[i]);
+}
+
+static sk_code_row row_of(const code_job *j, int64_t row, const code_source *s)
+{
+    return (sk_code_row){.n = j->row,
+                         .first = j->first + row * j->step,
+                         .shared = j->shared,
+                         .own = j->own,
+                         .upscale = !j->error && !j->adds,
+                         .read = read_elements,
+                         .of = s};
+}
+
 /* The error feedback of a run: its values less what is decoded from its code. */
+static void keep_error(const code_job *j, const sk_code_row *row, code_run r, const float *x)
+{
+    float y[RUN], *error = j->error + r.at, unscale = 1 / j->scale;
+    sk_decode(j->codec, row, j->code + r.row * j->bytes, r.from, r.n, y);
+    for (int64_t i = 0; i < r.n; i++) error[i] = fmaf(unscale, x[i] - y[i], j->adds ? error[i] : 0);
+}
+
 static void encode_run(const code_job *j, code_run r)
 {
-    float x[RUN], y[RUN], *error = j->error ? j->error + r.at : NULL, unscale = 1 / j->scale;
-    sk_convert(x, SK_F32, element(j, r.at), j->type, r.n);
-    for (int64_t i = 0; error && !j->adds && i < r.n; i++) x[i] = fmaf(j->scale, error[i], x[i]);
-    sk_encode(j->codec, x, r.n, j->code + r.code);
-    if (!error) return;
-    sk_decode(j->codec, j->code + r.code, r.n, y);
-    for (int64_t i = 0; i < r.n; i++) error[i] = fmaf(unscale, x[i] - y[i], j->adds ? error[i] : 0);
+    float x[RUN];
+    code_source s = {j, r.row * j->row};
+    sk_code_row row = row_of(j, r.row, &s);
+    read_elements(&s, r.from, r.n, x);
+    sk_encode_run(j->codec, &row, r.from, x, r.n, j->code + r.row * j->bytes);
+    if (j->error) keep_error(j, &row, r, x);
+}
+
+static void encode_row(const code_job *j, int64_t i)
+{
+    float x[RUN];
+    code_source s = {j, i * j->row};
+    sk_code_row row = row_of(j, i, &s);
+    sk_encode(j->codec, &row, j->code + i * j->bytes);
+    for (int64_t from = 0; j->error && from < j->row; from += RUN) {
+        code_run r = run_of(j, i, from);
+        read_elements(&s, from, r.n, x);
+        keep_error(j, &row, r, x);
+    }
 }
 
 static void encode_part(void *ctx, int part, int of)
 {
     const code_job *j = ctx;
-    int64_t n = j->rows * runs_of(j);
-    for (int64_t i = n * part / of; i < n * (part + 1) / of; i++) encode_run(j, run_at(j, i));
+    bool whole = j->codec->encode_row;
+    int64_t n = j->rows * (whole ? 1 : runs_of(j));
+    for (int64_t i = n * part / of; i < n * (part + 1) / of; i++)
+        if (whole) encode_row(j, i);
+        else encode_run(j, run_at(j, i));
 }
 
 static void decode_run(const code_job *j, code_run r)
 {
     float x[RUN], y[RUN];
-    sk_decode(j->codec, j->code + r.code, r.n, x);
+    sk_code_row row = row_of(j, r.row, NULL);
+    const uint8_t *code = j->code + r.row * j->bytes;
+    sk_decode(j->codec, &row, code, r.from, r.n, x);
     for (int64_t k = 1; k < j->pieces; k++) {
-        sk_decode(j->codec, j->code + k * j->rows * j->bytes + r.code, r.n, y);
+        sk_decode(j->codec, &row, code + k * j->rows * j->bytes, r.from, r.n, y);
         for (int64_t i = 0; i < r.n; i++) x[i] += y[i];
     }
     sk_convert(element(j, r.at), j->type, x, SK_F32, r.n);
@@ -92,18 +166,18 @@ static void decode_part(void *ctx, int part, int of)
     for (int64_t i = n * part / of; i < n * (part + 1) / of; i++) decode_run(j, run_at(j, i));
 }
 
-void sk_run_encode(const sk_program *p, const sk_inst *in, char *base, float loss_scale,
-                   sk_threads *team)
+void sk_run_encode(const sk_run *r, const sk_inst *in)
 {
-    code_job j = job_of(p, in, base, in->in[0], in->out[0]);
-    j.error = in->in[1] < 0 ? NULL : (float *)(void *)(base + p->bufs.v[in->in[1]].offset);
+    code_job j = job_of(r, in, in->in[0], in->out[0]);
+    j.error = in->in[1] < 0 ? NULL : (float *)(void *)(r->base + r->p->bufs.v[in->in[1]].offset);
     j.adds = in->adds_error;
-    j.scale = loss_scale;
-    sk_threads_run(team, encode_part, &j);
+    j.scale = (float)r->loss_scale;
+    j.own = sk_code_own(j.shared, in->term, in->micro);
+    sk_threads_run(r->team, encode_part, &j);
 }
 
-void sk_run_decode(const sk_program *p, const sk_inst *in, char *base, sk_threads *team)
+void sk_run_decode(const sk_run *r, const sk_inst *in)
 {
-    code_job j = job_of(p, in, base, in->out[0], in->in[0]);
-    sk_threads_run(team, decode_part, &j);
+    code_job j = job_of(r, in, in->out[0], in->in[0]);
+    sk_threads_run(r->team, decode_part, &j);
 }

@@ -132,10 +132,10 @@ bool sk_do_rearrange(sk_run *r, const sk_inst *in)
         sk_unpack(r->team, pack_of(r, in->out[0], in->in[0], in->values));
         return true;
     case SK_DO_ENCODE:
-        sk_run_encode(r->p, in, r->base, (float)r->loss_scale, r->team);
+        sk_run_encode(r, in);
         return true;
     case SK_DO_DECODE:
-        sk_run_decode(r->p, in, r->base, r->team);
+        sk_run_decode(r, in);
         return true;
     default:
         return false;

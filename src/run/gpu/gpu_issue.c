@@ -1,4 +1,5 @@
 /* gpu_issue.c - one instruction, put on its stream. */
+#include "run/cpu/encode.h"
 #include "run/gpu/gpu.h"
 #include "program/acts.h"
 
@@ -58,7 +59,14 @@ static sk_status code(const sk_run *r, const sk_inst *in, int pc)
                      .pieces = in->pieces,
                      .error = feedback ? sk_gpu_data(r, in->in[1]) : NULL,
                      .adds = in->adds_error,
-                     .loss_scale = &g->scalars->loss_scale};
+                     .loss_scale = &g->scalars->loss_scale,
+                     .seed = r->opts.seed,
+                     .stream = in->stream,
+                     .step = &g->scalars->step,
+                     .term = in->term,
+                     .micro = in->micro,
+                     .value = in->codec->value};
+    j.first = sk_code_place(&r->p->bufs.v[x].box, &j.place);
     return (encode ? g->codecs[pc]->encode : g->codecs[pc]->decode)(&j, g->compute);
 }
 

@@ -1,0 +1,72 @@
+/* randk.c - random elements of a row, and nothing of the others (Stich et al. 2018).
+ *
+ * A row of n sends k = max(1, ceil(RATIO n)) values in f32.  The row is cut into k stretches, as
+ * equal as can be, and one element is drawn of each: all are drawn equally often, and where element
+ * i of the k lies is known without looking at the others.  Places are drawn anew for every row and
+ * step, alike on all ranks: they do not travel, and a sum that is encoded again loses nothing.
+ *
+ * With error feedback elements are sent as they are.  Without, an element is multiplied by the
+ * length of its stretch (n/k): so its mean is right. */
+#include "coll/codec.h"
+
+#include <string.h>
+
+static int64_t row_bytes(int64_t n, double share)
+{
+    return sk_codec_kept(n, share) * (int64_t)sizeof(float);
+}
+
+/* Stretch i of k: [from, from + size). */
+static int64_t stretch(int64_t n, int64_t k, int64_t i, int64_t *size)
+{
+    int64_t each = n / k, more = n % k; /* the first `more` have one element more */
+    *size = each + (i < more);
+    return i * each + (i < more ? i : more);
+}
+
+static int64_t place_of(const sk_code_row *r, int64_t k, int64_t i, int64_t *size)
+{
+    int64_t from = stretch(r->n, k, i, size);
+    uint64_t drawn = sk_rng(r->shared, (uint64_t)r->first + 1, (uint64_t)i).a;
+    return from + (int64_t)(drawn % (uint64_t)*size);
+}
+
+static void encode_row(const sk_code_row *r, double share, uint8_t *to)
+{
+    int64_t k = sk_codec_kept(r->n, share), size = 0;
+    for (int64_t i = 0; i < k; i++, to += sizeof(float)) {
+        float x;
+        r->read(r->of, place_of(r, k, i, &size), 1, &x);
+        if (r->upscale) x *= (float)size;
+        memcpy(to, &x, sizeof x);
+    }
+}
+
+/* The stretch that has this element. */
+static int64_t stretch_at(int64_t n, int64_t k, int64_t at)
+{
+    int64_t each = n / k, more = n % k, longer = more * (each + 1);
+    return at < longer ? at / (each + 1) : more + (at - longer) / each;
+}
+
+static void decode_row(const sk_code_row *r, double share, const uint8_t *from, int64_t at,
+                       int64_t n, float *to)
+{
+    int64_t k = sk_codec_kept(r->n, share), size = 0;
+    memset(to, 0, (size_t)n * sizeof *to);
+    for (int64_t i = n ? stretch_at(r->n, k, at) : k; i < k; i++) {
+        int64_t place = place_of(r, k, i, &size);
+        if (place >= at + n) return;
+        if (place >= at) memcpy(&to[place - at], from + 4 * i, sizeof *to);
+    }
+}
+
+const sk_codec sk_codec_randk = {.name = "randk",
+                                 .doc = "randk:RATIO, random elements of a row: 4 bytes for each "
+                                        "that is sent",
+                                 .row_bytes = row_bytes,
+                                 .encode_row = encode_row,
+                                 .decode_row = decode_row,
+                                 .value_name = "RATIO",
+                                 .value_most = 1,
+                                 .sums_only = true};
