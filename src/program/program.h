@@ -136,7 +136,7 @@ typedef struct sk_inst {
     int64_t tag;     /* SEND, RECV: what it is */
     int64_t sent;    /* SENT: how many messages; SK_SENT_ALL: all so far (before messages.c) */
     int64_t values;  /* PACK, UNPACK: elements that there is space for */
-    int64_t pieces;  /* DECODE: how many are summed */
+    int64_t pieces;  /* DECODE, PRODUCTS, ADASUM: how many are summed, multiplied, joined */
     int param, pass; /* UPDATE, AHEAD; param: ADD of a gradient too, as node, SUMSQ, AVERAGE */
     int delay;       /* UPDATE, AHEAD: updates between the weights that are read and this */
     bool training;   /* STATS, CLIP: with gradients */
