@@ -14,8 +14,8 @@ static sk_status read(const char *text, bool *to)
     if (*to || !strcmp(text, "sum")) return SK_OK;
     const char *near = sk_nearest(text, names, 2);
     return sk_fail(SK_ECONF,
-                   "layout: gradients are reduced by sum or adasum, and '%s' is neither%s%s%s", text,
-                   near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+                   "layout: gradients are reduced by sum or adasum, and '%s' is neither%s%s%s",
+                   text, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
 /* Over dp, which is made if need be. */
@@ -135,7 +135,8 @@ const sk_word sk_word_reduce = {
     .check = check,
     .fits = fits,
     .idle = idle,
-    .excludes = {{"grads", 0, "adasum takes products of gradients, and the codec would change them"},
+    .excludes = {{"grads", 0,
+                  "adasum takes products of gradients, and the codec would change them"},
                  {"canonical", 0,
                   "adasum depends on how many ranks there are, and order=canonical gives the same "
                   "bits on any layout"},

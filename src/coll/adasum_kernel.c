@@ -181,7 +181,8 @@ static void join_block(sk_dtype type, const char *vectors, int n, int64_t bytes,
         const char *v = vectors + k * bytes;
         const double *wide = (const double *)(const void *)v + at, w = weight[k];
         const float *narrow = type == SK_F64 ? x : floats(type, v, at, m, x);
-        for (int64_t i = 0; i < m; i++) sum[i] += w * (type == SK_F64 ? wide[i] : (double)narrow[i]);
+        for (int64_t i = 0; i < m; i++)
+            sum[i] += w * (type == SK_F64 ? wide[i] : (double)narrow[i]);
     }
     for (int64_t i = 0; i < m && type == SK_F64; i++) ((double *)out)[at + i] = sum[i];
     if (type == SK_F64) return;
@@ -189,8 +190,8 @@ static void join_block(sk_dtype type, const char *vectors, int n, int64_t bytes,
     sk_convert((char *)out + at * (int64_t)sk_dtype_size(type), type, x, SK_F32, m);
 }
 
-void sk_adasum_join(sk_dtype type, const void *vectors, int n, int64_t length,
-                    const double *weight, void *out, int64_t from, int64_t to)
+void sk_adasum_join(sk_dtype type, const void *vectors, int n, int64_t length, const double *weight,
+                    void *out, int64_t from, int64_t to)
 {
     sk_assert(sk_adasum_can(type));
     int64_t bytes = length * (int64_t)sk_dtype_size(type);

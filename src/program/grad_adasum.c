@@ -1,14 +1,14 @@
 /* grad_adasum.c - gradients of the ranks along an axis, joined by Adasum (reduce=adasum).
  *
- * Adasum (Maleki et al. 2020) is a tree of joins of two vectors, and each join is a sum of both with
- * weights that depend on three products (coll/adasum_kernel.h).  So the result is a sum of all the
- * gradients, whose weights depend on the products of all pairs and on nothing else:
+ * Adasum (Maleki et al. 2020) is a tree of joins of two vectors, and each join is a sum of both
+ * with weights that depend on three products (coll/adasum_kernel.h).  So the result is a sum of all
+ * the gradients, whose weights depend on the products of all pairs and on nothing else:
  *
  *     all-to-all of rows       a rank has some rows of all n gradients
  *     products                 n (n + 1) / 2 numbers a tensor, in double: of these rows
- *     all-reduce of products   over the axis, and over the axes that shard the tensor: of the tensor
- *     adasum                   the rank's rows of the result
- *     all-gather               unless the optimizer sees these rows alone (zero=1 over this axis)
+ *     all-reduce of products   over the axis, and over the axes that shard the tensor: of the
+ * tensor adasum                   the rank's rows of the result all-gather               unless the
+ * optimizer sees these rows alone (zero=1 over this axis)
  *
  * These are the bytes of an all-reduce.  The products are those of the whole tensor, however it is
  * sharded, which lists of steps along one axis could not know.
@@ -57,8 +57,8 @@ static joined plan_one(joins *x, const sk_grad_at *at)
     int64_t rows = n * b.box.size[0], row = sk_box_count(&b.box, 1, b.box.n);
     sk_extent all = {.n = 2, .size = {rows, row}, .full = {rows, row}};
     sk_extent numbers = {.n = 1, .size = {pairs}, .full = {pairs}};
-    j.came = sk_lower_buffer(e, sk_print(e->p->arena, "%s of all", b.name), NULL, SK_WIRE, b.type,
-                             all);
+    j.came =
+        sk_lower_buffer(e, sk_print(e->p->arena, "%s of all", b.name), NULL, SK_WIRE, b.type, all);
     j.products = sk_lower_buffer(e, sk_print(e->p->arena, "%s products", b.name), NULL, SK_WIRE,
                                  SK_F64, numbers);
     return j;

@@ -1,7 +1,7 @@
 /* adasum_insts.c - PRODUCTS and ADASUM of a list of gradients (program/grad_adasum.c), on the host.
  *
- * A thread takes whole pairs, and each product is summed in one order: the bits do not depend on the
- * number of threads. */
+ * A thread takes whole pairs, and each product is summed in one order: the bits do not depend on
+ * the number of threads. */
 #include "run/cpu/adasum_insts.h"
 #include "coll/adasum_kernel.h"
 
