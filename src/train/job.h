@@ -64,6 +64,7 @@ typedef struct sk_job {
     char resume[PATH_MAX];         /* "": no; "auto": newest in the run directory; a path */
     int64_t ranks;
     char algorithm[SK_NAME]; /* of every collective; "auto": chosen by cost */
+    int64_t bucket;          /* bytes of gradients that are reduced together; 0: 8 MiB */
     double timeout;          /* seconds any wait may take; 0: from the price of a step */
     /* Not asked for but found, where another launcher started the ranks: */
     const int *host_of;           /* rank -> host; NULL: one host */
