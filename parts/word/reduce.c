@@ -110,7 +110,7 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
         if (!strcmp(l->split[a], "b") && l->mesh.size[a] > 1 && !*l->sync[a].name &&
             (axis < 0 || sk_dice_one_in(d, 2)))
             axis = a;
-    if (axis < 0 || !sk_dice_one_in(d, 8)) return false;
+    if (axis < 0 || !sk_dice_one_in(d, 6)) return false;
     bool brief = !strcmp(l->mesh.name[axis], "dp") && sk_dice_one_in(d, 2);
     if (brief) snprintf(phrase, SK_WORD_TEXT, "reduce=adasum");
     else snprintf(phrase, SK_WORD_TEXT, "reduce gradients over %s by adasum", l->mesh.name[axis]);

@@ -53,7 +53,7 @@
 #ifndef SK_PROGRAM_PROGRAM_H
 #define SK_PROGRAM_PROGRAM_H
 
-#include "coll/choose.h"
+#include "coll/pins.h"
 #include "coll/codec.h"
 #include "graph/graph.h"
 #include "layout/layout.h"
@@ -366,7 +366,7 @@ typedef struct sk_compile_opts {
     bool validate;              /* add the validation section */
     const int *host_of;         /* rank -> host; NULL: one host */
     const sk_costs *costs;      /* to choose algorithms by; NULL: the preset */
-    int pin;                    /* sk_pin_find(); 0: choose */
+    sk_pins pins;               /* algorithms that are not chosen by cost */
     sk_dtype state_type;        /* of the optimizer's state (kernel/optim.h); 0 is f32 */
     int64_t q8_least;           /* of fewer elements int8 state is f32; 0: SK_Q8_LEAST */
     bool late;                  /* a step's update runs beside the next step (ZeRO-Offload) */

@@ -21,7 +21,7 @@ sk_compile_opts sk_setup_opts(const sk_setup *s)
                              .validate = s->job->val_every != 0,
                              .host_of = s->job->host_of,
                              .costs = s->job->costs,
-                             .pin = s->pin,
+                             .pins = s->pins,
                              .bucket_bytes = s->job->bucket,
                              .state_type = s->job->state_dtype,
                              .late = s->job->late,
