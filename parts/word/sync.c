@@ -2,6 +2,7 @@
 #include "layout/word.h"
 #include "program/sync.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,19 @@ static sk_status read_knob(const sk_sync *by, const char *text, size_t n, double
     return SK_OK;
 }
 
+/* "8", "8@2000" */
+static sk_status read_steps(const sk_sync *by, char *text, int *every, int64_t *from)
+{
+    char *at = by->after ? strchr(text, '@') : NULL;
+    int steps = 0;
+    if (at) {
+        SK_TRY(sk_word_int("sync", at + 1, 1, INT_MAX, &steps));
+        *at = 0;
+    }
+    *from = steps;
+    return sk_word_int("sync", text, 1, MOST_STEPS, every);
+}
+
 /* "local:8", "diloco:50:lr=0.7".  Weights that are averaged in every step are those of gradients
  * that are summed in every step: the plain program. */
 static sk_status read(const char *text, sk_axis_sync *to)
@@ -58,9 +72,10 @@ static sk_status read(const char *text, sk_axis_sync *to)
     size_t n = strcspn(text, ":");
     if (n < sizeof name) memcpy(name, text, n);
     const sk_sync *by = sk_sync_find(name);
+    *to = (sk_axis_sync){0};
+    if (!strcmp(text, "none")) return SK_OK;
     if (!by) return unknown(text);
     int every = by->usual;
-    *to = (sk_axis_sync){0};
     for (int k = 0; by->knobs[k].name; k++) to->knob[k] = by->knobs[k].usual;
     for (const char *at = text + n; *at; at += n) {
         n = strcspn(++at, ":");
@@ -69,15 +84,20 @@ static sk_status read(const char *text, sk_axis_sync *to)
             continue;
         }
         if (n < sizeof number) memcpy(number, at, n);
-        SK_TRY(sk_word_int("sync", number, 1, MOST_STEPS, &every));
+        SK_TRY(read_steps(by, number, &every, &to->from));
     }
+    if (by->after && !to->from)
+        return sk_fail(SK_ECONF,
+                       "layout: sync=%s needs the steps that are synchronous at first, as in "
+                       "sync=%s:8@2000",
+                       by->name, by->name);
     if (!every)
         return sk_fail(SK_ECONF,
                        "layout: sync=%s needs a number of steps between synchronisations, as in "
                        "sync=%s:8",
                        by->name, by->name);
     to->every = every;
-    if (every > 1 || by->outer) snprintf(to->name, sizeof to->name, "%s", by->name);
+    if (every > 1 || by->outer || by->pairs) snprintf(to->name, sizeof to->name, "%s", by->name);
     return SK_OK;
 }
 
@@ -118,6 +138,7 @@ static void print_one(const sk_axis_sync *s, sk_out *o)
 {
     const sk_sync *by = sk_sync_find(s->name);
     sk_out_add(o, "%s:%d", s->name, s->every);
+    if (s->from) sk_out_add(o, "@%lld", (long long)s->from);
     for (int k = 0; by->knobs[k].name; k++)
         if (s->knob[k] != by->knobs[k].usual)
             sk_out_add(o, ":%s=%.17g", by->knobs[k].name, s->knob[k]);
@@ -159,6 +180,13 @@ static sk_status check(const sk_layout *l)
                            "layout: sync=%s:%d has %d fragments, and one a step is synchronised; "
                            "take %s:%d or fewer fragments",
                            by->name, l->sync[a].every, parts, by->name, parts);
+        for (int b = 0; b < a && l->sync[a].from != l->sync[b].from; b++)
+            if (sk_layout_local(l, a) && sk_layout_local(l, b))
+                return sk_fail(
+                    SK_ECONF,
+                    "layout: replicas along '%s' and '%s' begin at different steps, %lld "
+                    "and %lld; one step is needed",
+                    l->mesh.name[b], name, (long long)l->sync[b].from, (long long)l->sync[a].from);
         if (a == l->shard_axis && l->shard)
             return sk_fail(SK_ECONF,
                            "layout: sync=%s:%d gives ranks along '%s' weights of their own, and "
@@ -209,7 +237,7 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
             !*l->sync[a].name && (axis < 0 || sk_dice_one_in(d, 2)))
             axis = a;
     if (axis < 0 || !sk_dice_one_in(d, 4)) return false;
-    const char *way = ways[sk_dice_pick(d, 0, 6)];
+    const char *way = ways[sk_dice_pick(d, 0, 10)];
     bool brief = !strcmp(l->mesh.name[axis], "dp") && sk_dice_one_in(d, 2);
     if (brief) snprintf(phrase, SK_WORD_TEXT, "sync=%s", way);
     else snprintf(phrase, SK_WORD_TEXT, "synchronize %s by %s", l->mesh.name[axis], way);

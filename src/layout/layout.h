@@ -64,6 +64,7 @@ extern const char *const sk_placement_names[SK_N_PLACEMENTS],
 typedef struct sk_axis_sync {
     char name[SK_SYNC_NAME]; /* of a part of parts/sync; empty: gradients are summed every step */
     int every;               /* steps from one synchronisation to the next */
+    int64_t from;            /* steps that are synchronous before that */
     double knob[SK_MAX_SYNC_KNOB]; /* in the order of the part's */
 } sk_axis_sync;
 

@@ -63,9 +63,8 @@ void sk_price_program(const sk_program *p, sk_price_rank *out)
         out->wire += wire;
         int group = in->call >= 0 ? p->calls.v[in->call].group : -1;
         if (group < 0) out->wire_sends += wire;
-        else if (group < p->layout.mesh.n) out->wire_axis[group] += wire;
         else if (group == p->world) out->wire_world += wire;
-        else if (group == p->near) out->wire_near += wire;
-        else out->wire_axis[p->layout.stage_axis] += wire;
+        else if (p->near && group == p->near) out->wire_near += wire;
+        else out->wire_axis[sk_group_axis(p, group)] += wire;
     }
 }

@@ -16,7 +16,7 @@ static int members(const sk_sim *k, const sk_sim_rank *w, int group, int *ranks)
     int coord[SK_MAX_AXES], n = 0;
     const sk_group *g = &w->p->groups[group];
     bool near = group == w->p->near && group;
-    int axis = group < m->n ? group : near ? k->l->shard_axis : k->l->stage_axis;
+    int axis = sk_group_axis(w->p, group);
     if (group == w->p->world) {
         for (n = 0; n < k->n_ranks; n++) ranks[n] = n;
         return n;
@@ -166,10 +166,10 @@ static void add_up(sk_sim *k)
     for (int i = 0; i < k->n_groups; i++) {
         const sk_sim_group *c = &k->groups[i];
         int64_t wire = c->wire * (c->places / c->reach.n);
-        if (c->group < k->l->mesh.n) o->wire_axis[c->group] += wire;
-        else if (c->group == k->l->mesh.n) o->wire_world += wire;
-        else if (c->group == k->w[0].p->near) o->wire_near += wire;
-        else o->wire_axis[k->l->stage_axis] += wire;
+        const sk_program *p = k->w[0].p;
+        if (c->group == p->world) o->wire_world += wire;
+        else if (p->near && c->group == p->near) o->wire_near += wire;
+        else o->wire_axis[sk_group_axis(p, c->group)] += wire;
     }
     o->wire = o->wire_world + o->wire_near + o->wire_sends;
     for (int a = 0; a < k->l->mesh.n; a++) o->wire += o->wire_axis[a];

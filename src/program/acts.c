@@ -233,13 +233,18 @@ static const char *const coll_names[SK_N_COLLS] = {"all-reduce", "reduce-scatter
                                                    "broadcast",  "reduce",         "gather",
                                                    "scatter",    "all-to-all",     "all-to-all-v"};
 
+const char *sk_group_name(const sk_program *p, int group)
+{
+    if (group < p->layout.mesh.n) return p->layout.mesh.name[group];
+    if (group == p->world) return "all";
+    if (group == p->near) return "those near";
+    return p->n_pairs && group >= p->pairs ? "partners" : "tied stages";
+}
+
 static void print_call(sk_out *o, const sk_program *p, const sk_inst *in)
 {
     const sk_call_plan *c = &p->calls.v[in->call];
-    const char *group = c->group < p->layout.mesh.n ? p->layout.mesh.name[c->group]
-                        : c->group == p->world      ? "all"
-                        : c->group == p->near       ? "those near"
-                                                    : "tied stages";
+    const char *group = sk_group_name(p, c->group);
     sk_out_add(o, "#%d %s%s over %s: %s", in->call, coll_names[c->kind],
                c->reduce == SK_MAXIMUM ? " max" : "", group, c->what);
     if (c->n_segs > 1) sk_out_add(o, " (%d tensors)", c->n_segs);

@@ -214,6 +214,7 @@ static uint64_t key_of(const sk_graph_plan *plan, const cutter *c, int n, const 
     const sk_graph *g = plan->graph;
     const sk_layout *l = &plan->layout;
     uint64_t key = 0;
+    int pairs = sk_pair_axis(l); /* each has partners of its own */
     if (whole->axis >= 0) {
         int at = coord[whole->axis];
         key = fold(key, at < whole->owners ? at : whole->owners);
@@ -221,7 +222,7 @@ static uint64_t key_of(const sk_graph_plan *plan, const cutter *c, int n, const 
     for (int a = 0; a < l->mesh.n; a++) {
         bool keeps = l->replica && a == l->shard_axis; /* the first rank keeps the weights of all */
         if (a == l->stage_axis || uneven_work(g, l, a) || uneven_ring(l, a) ||
-            placed_in_tiles(l, a))
+            placed_in_tiles(l, a) || a == pairs)
             key = fold(key, coord[a]);
         else if (owners || keeps) key = fold(key, coord[a] == 0);
         if (a == l->shard_axis && l->copy > 1) key = fold(key, coord[a] % l->copy);

@@ -27,10 +27,10 @@ static int kth_axis(const sk_lowering *e, int k)
     return sk_layout_cutter(l, l->canonical, l->mesh.n - 1 - k);
 }
 
-/* Replicas sum no gradients with each other. */
+/* Replicas sum no gradients with each other, but for the steps before they are replicas. */
 static bool partial_over(const sk_lowering *e, const sk_param_plan *q, int axis)
 {
-    if (sk_layout_local(e->l, axis)) return false;
+    if (sk_layout_local(e->l, axis) && !e->l->sync[axis].from) return false;
     if (axis == e->l->shard_axis && sk_lower_is_cut(e, q)) return false; /* scattered or sliced */
     if (axis == sk_lower_code_axis(e) && sk_lower_grads_as(e, q)) return false; /* sum_coded() */
     if (axis == sk_layout_adasum(e->l) && sk_adasum_joins(e, q)) return false;
@@ -160,7 +160,9 @@ static void sum_over(sk_lowering *e, const sk_grad_at *v, int n, int axis, bool 
             join_sum(e, &calls[sk_narrow(q->tensor)], axis, q,
                      cut && !sk_adasum_scatters(e, q) ? v[i].piece : v[i].whole);
     }
+    if (sk_layout_local(e->l, axis)) e->at.sync.until = e->l->sync[axis].from;
     start_all(e, calls, flies);
+    e->at.sync.until = 0;
 }
 
 /* A gradient that was not scattered is complete on every rank; the rank's shard is a part or a

@@ -344,6 +344,8 @@ void sk_plan_replica(sk_lowering *e, sk_param_plan *q);
 void sk_lower_replica_begin(sk_lowering *e);
 void sk_lower_replica_sync(sk_lowering *e);
 void sk_lower_replica_mean(sk_lowering *e); /* before validation: the mean of their weights */
+int sk_pair_axis(const sk_layout *l);
+int64_t sk_replicas_from(const sk_layout *l); /* the first step that is not synchronous */
 sk_status sk_check_replicas(sk_lowering *e);
 
 /* averaged.c: averages of weights.  Can they be had; does the current section read the average of

@@ -70,6 +70,8 @@ static void tail(sk_out *o, const sk_program *p, int pc)
     if (in->every > 1) sk_out_add(o, "  every %d updates", in->every);
     if (in->sync.steps > 1)
         sk_out_add(o, "  in steps %d, %d, ..", in->sync.at + 1, in->sync.at + 1 + in->sync.steps);
+    if (in->sync.from) sk_out_add(o, "  behind step %" PRId64, in->sync.from);
+    if (in->sync.until) sk_out_add(o, "  up to step %" PRId64, in->sync.until);
     if (in->flops > 0) sk_out_add(o, "  %.3g flop", in->flops);
     if (in->wire > 0) sk_out_add(o, "  %" PRId64 " B", in->wire);
     if (in->act == SK_DO_OP) sk_out_add(o, "  %s", in->node->where);

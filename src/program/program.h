@@ -103,10 +103,12 @@ typedef enum sk_act {
 enum { SK_SENT_ALL = -1 };
 enum { SK_IN_SCALARS = SK_MAX_IN - 1 }; /* UPDATE: where in[] has the scalars of the optimizer */
 
-/* An instruction of a synchronisation of replicas runs in steps s with s % steps == at; steps 0: it
- * runs in every step.  Steps are counted alike by all replicas, updates are not. */
+/* An instruction of a synchronisation of replicas runs in steps s with s % steps == at, from `from`
+ * on; steps 0: in every step.  With `until` it runs in steps before that one.  Steps are counted
+ * alike by all replicas, updates are not. */
 typedef struct sk_step_due {
     int steps, at;
+    int64_t from, until;
 } sk_step_due;
 
 typedef struct sk_inst {
@@ -149,6 +151,7 @@ typedef struct sk_inst {
     sk_step_due sync;                 /* steps in which it runs (replica_sync.c) */
     const sk_codec *codec;            /* ENCODE, DECODE */
     const struct sk_combine *combine; /* COMBINE */
+    int64_t together; /* CLIP: before this step replicas are synchronous: program.replicas_from */
     double flops;
     int64_t wire; /* bytes that must leave this rank, by the closed form of the collective */
 } sk_inst;
@@ -305,18 +308,21 @@ typedef struct sk_program {
         int *v; /* kept buffers of SK_MEMORY tensors */
         int n, cap;
     } memories;
-    sk_group *groups; /* one per axis, then the world, then one per set of tied stages, then near */
+    sk_group *groups; /* one per axis, the world, one per set of tied stages, near, pairs */
     int n_groups;
-    int world; /* the group of all */
-    int near;  /* of the ranks that keep a second copy of weights together; 0: none */
+    int world;          /* the group of all */
+    int near;           /* of the ranks that keep a second copy of weights together; 0: none */
+    int pairs, n_pairs; /* groups of two replicas, one for each round of partners (gossip) */
+    int pair_axis;
     sk_sum_plan sums[SK_N_SUMS];
-    int n_sums;    /* the graph has these */
-    int n_updates; /* of every weight in a step */
-    int phases;    /* how often a step runs the training section: step_phases.c */
-    bool async;    /* updates happen before the sums of the step are known */
-    bool late;     /* delayed updates: the optimizer runs during the next step, on the host */
-    int logits;    /* of a program for sampling; -1 otherwise */
-    int stats;     /* buffer of the sums over all ranks; 0: none */
+    int n_sums;            /* the graph has these */
+    int n_updates;         /* of every weight in a step */
+    int64_t replicas_from; /* replicas have weights of their own from this step on */
+    int phases;            /* how often a step runs the training section: step_phases.c */
+    bool async;            /* updates happen before the sums of the step are known */
+    bool late;  /* delayed updates: the optimizer runs during the next step, on the host */
+    int logits; /* of a program for sampling; -1 otherwise */
+    int stats;  /* buffer of the sums over all ranks; 0: none */
     sk_noise noise;
     double ema; /* decay of the average of weights; 0: there is none */
     const struct sk_matrix_placement
@@ -413,6 +419,18 @@ int sk_classes(const sk_graph_plan *plan, int *class_of);
 int sk_shapes(const sk_graph_plan *plan, int *shape_of);
 sk_status sk_too_many_shapes(const sk_graph_plan *plan); /* the refusal, where that returned -1 */
 
+/* The axis that a group lies along; -1: all ranks. */
+static inline int sk_group_axis(const sk_program *p, int group)
+{
+    if (group < p->layout.mesh.n) return group;
+    if (group == p->world) return -1;
+    if (p->near && group == p->near) return p->layout.shard_axis;
+    if (p->n_pairs && group >= p->pairs) return p->pair_axis;
+    return p->layout.stage_axis;
+}
+
+const char *sk_group_name(const sk_program *p, int group); /* for people: "dp", "all" */
+
 /* What the heaps of these programs are opened with: bytes[n] is filled.  As for sk_verify, a
  * program may stand for another rank of its class. */
 sk_heap_aliases sk_program_shared(sk_arena *a, const sk_program *const *programs, int n,
@@ -432,20 +450,25 @@ static inline int sk_inst_interval(const sk_inst *in)
 {
     return (in->every > 1 ? in->every : 1) * (in->sync.steps > 1 ? in->sync.steps : 1);
 }
-static inline double sk_inst_share(const sk_inst *in) { return 1.0 / sk_inst_interval(in); }
+static inline double sk_inst_share(const sk_inst *in)
+{
+    return in->sync.until ? 0 : 1.0 / sk_inst_interval(in); /* of the steps that go on for ever */
+}
 static inline bool sk_inst_due(const sk_inst *in, int64_t step, int64_t updates)
 {
     return (in->every < 2 || updates % in->every == 0) &&
-           (in->sync.steps < 2 || step % in->sync.steps == in->sync.at);
+           (in->sync.steps < 2 || step % in->sync.steps == in->sync.at) && step >= in->sync.from &&
+           (!in->sync.until || step < in->sync.until);
 }
 static inline int64_t sk_inst_average(const sk_inst *in, int64_t bytes)
 {
-    return bytes / sk_inst_interval(in);
+    return in->sync.until ? 0 : bytes / sk_inst_interval(in);
 }
 /* Do both run in the same steps and updates? */
 static inline bool sk_insts_due_alike(const sk_inst *a, const sk_inst *b)
 {
-    return a->every == b->every && a->sync.steps == b->sync.steps && a->sync.at == b->sync.at;
+    return a->every == b->every && a->sync.steps == b->sync.steps && a->sync.at == b->sync.at &&
+           a->sync.from == b->sync.from && a->sync.until == b->sync.until;
 }
 /* An average of the weights that this rank keeps, sharded as optimizer state is; or -1. */
 static inline int sk_param_own_average(const sk_param_plan *q)

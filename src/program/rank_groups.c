@@ -1,7 +1,8 @@
 /* rank_groups.c - the groups of ranks that collectives of a program are of: one along each axis of
- * the mesh, all ranks, the stages that share a weight, and the small groups of a second copy of
- * sharded weights. */
+ * the mesh, all ranks, the stages that share a weight, the small groups of a second copy of
+ * sharded weights, and pairs of replicas. */
 #include "program/lowering.h"
+#include "program/sync.h"
 
 #include <string.h>
 
@@ -38,12 +39,34 @@ static void make_group(sk_lowering *e, int i, int axis, uint64_t set)
     p->groups[i].ranks = ranks;
 }
 
+/* A replica and its partner of the round; without a partner the group is empty. */
+static void make_pair(sk_lowering *e, int round)
+{
+    sk_program *p = e->p;
+    sk_group *g = &p->groups[p->pairs + round];
+    int a = p->pair_axis, me = p->coord[a], other = sk_partner(e->l->mesh.size[a], round, me);
+    int coord[SK_MAX_AXES];
+    g->me = -1;
+    if (other < 0) return;
+    memcpy(coord, p->coord, sizeof coord);
+    coord[a] = other;
+    g->n = 2;
+    g->me = other < me;
+    int *ranks = sk_many(p->arena, int, 2);
+    ranks[g->me] = p->rank;
+    ranks[!g->me] = sk_mesh_rank(&e->l->mesh, coord);
+    g->ranks = ranks;
+}
+
 void sk_plan_rank_groups(sk_lowering *e, const uint64_t *sets, int n_sets)
 {
     sk_program *p = e->p;
     int axes = e->l->mesh.n;
     if (sk_lower_sharded(e, SK_SHARD_PARAMS) && e->l->copy > 1) p->near = axes + 1 + n_sets;
-    p->n_groups = axes + 1 + n_sets + (p->near > 0);
+    p->pairs = axes + 1 + n_sets + (p->near > 0);
+    p->pair_axis = sk_pair_axis(e->l);
+    p->n_pairs = p->pair_axis < 0 ? 0 : sk_partner_rounds(e->l->mesh.size[p->pair_axis]);
+    p->n_groups = p->pairs + p->n_pairs;
     p->groups = sk_many(p->arena, sk_group, p->n_groups);
     for (int i = 0; i < axes; i++) make_group(e, i, i, 0);
     make_group(e, p->world, -1, 0);
@@ -52,4 +75,5 @@ void sk_plan_rank_groups(sk_lowering *e, const uint64_t *sets, int n_sets)
         if (sets[i] >> p->stage & 1) make_group(e, p->world + 1 + i, e->l->stage_axis, sets[i]);
     }
     if (p->near) make_group(e, p->near, e->l->shard_axis, 0);
+    for (int k = 0; k < p->n_pairs; k++) make_pair(e, k);
 }

@@ -38,6 +38,33 @@ static int outer_axis(const sk_layout *l)
 
 static int optimized(const sk_param_plan *q) { return q->master >= 0 ? q->master : q->shard; }
 
+/* --- partners --- */
+
+int sk_partner_rounds(int n)
+{
+    int bits = 0;
+    while (1 << bits < n) bits++;
+    return n < 2 ? 0 : 1 << bits == n ? bits : 2;
+}
+
+int sk_partner(int n, int round, int i)
+{
+    int other = (n & (n - 1)) == 0 ? i ^ 1 << round : round ? ((i + n - 1) % n ^ 1) + 1 : i ^ 1;
+    if (n & (n - 1) && round && n % 2 == 0) return other % n;
+    if (n & (n - 1) && round && !i) return -1; /* an odd number: one has none */
+    return other < n ? other : -1;
+}
+
+/* The axis whose replicas have partners; -1: none. */
+int sk_pair_axis(const sk_layout *l)
+{
+    for (int a = 0; a < l->mesh.n; a++) {
+        const sk_sync *s = sk_sync_of(l, a);
+        if (s && s->pairs) return a;
+    }
+    return -1;
+}
+
 /* --- what is kept --- */
 
 void sk_plan_replica(sk_lowering *e, sk_param_plan *q)
@@ -58,7 +85,7 @@ void sk_plan_replica(sk_lowering *e, sk_param_plan *q)
 
 typedef struct sending { /* a call with one buffer of each of many parameters, in buckets */
     sk_lowering *e;
-    int axis, call;
+    int group, call;
     int64_t bytes;
     sk_flies flies;
 } sending;
@@ -70,12 +97,12 @@ static void flush(sending *s)
     s->bytes = 0;
 }
 
-/* Becomes the mean over the replicas along the axis. */
+/* Becomes the mean over the replicas of the group. */
 static void send(sending *s, const sk_param_plan *q, int buf)
 {
     const sk_buffer b = s->e->p->bufs.v[buf];
     if (s->call < 0)
-        s->call = sk_lower_call(s->e, SK_ALLREDUCE, SK_MEAN, b.type, s->axis,
+        s->call = sk_lower_call(s->e, SK_ALLREDUCE, SK_MEAN, b.type, s->group,
                                 sk_print(s->e->p->arena, "replicas from %s", q->tensor->name));
     sk_lower_seg(s->e, s->call, buf, buf, 1, sk_box_count(&b.box, 0, b.box.n), 1);
     s->bytes += sk_lower_logical(s->e, q->tensor);
@@ -158,7 +185,8 @@ static int fragments_of(const sk_layout *l, int axis)
 static sk_step_due due(const sk_layout *l, int axis, int fragment)
 {
     int every = l->sync[axis].every, n = fragments_of(l, axis);
-    return (sk_step_due){every, (int)((int64_t)every * (fragment + 1) / n - 1)};
+    int64_t from = l->sync[axis].from, at = from + (int64_t)every * (fragment + 1) / n - 1;
+    return (sk_step_due){.steps = every, .at = (int)(at % every), .from = from};
 }
 
 static bool in_fragment(const sk_lowering *e, int param, int fragment, int n)
@@ -166,9 +194,9 @@ static bool in_fragment(const sk_lowering *e, int param, int fragment, int n)
     return e->p->params.v[param].tensor->layer % n == fragment;
 }
 
-static void average(sk_lowering *e, int axis)
+static void average(sk_lowering *e, int group)
 {
-    sending s = {.e = e, .axis = axis, .call = -1};
+    sending s = {.e = e, .group = group, .call = -1};
     for (int i = 0; i < e->p->params.n; i++) {
         const sk_param_plan q = e->p->params.v[i];
         send(&s, &q, optimized(&q));
@@ -180,7 +208,7 @@ static void average(sk_lowering *e, int axis)
 static void send_changes(sk_lowering *e, int axis, int fragment, sk_flies flies, int *change)
 {
     int n = fragments_of(e->l, axis);
-    sending s = {.e = e, .axis = axis, .call = -1, .flies = flies};
+    sending s = {.e = e, .group = axis, .call = -1, .flies = flies};
     for (int i = 0; i < e->p->params.n; i++) {
         if (!in_fragment(e, i, fragment, n)) continue;
         change[i] = difference(e, i);
@@ -222,6 +250,15 @@ static void outer(sk_lowering *e, int axis)
     }
 }
 
+static void with_partners(sk_lowering *e, int axis)
+{
+    int every = e->l->sync[axis].every, rounds = e->p->n_pairs;
+    for (int k = 0; k < rounds; k++) {
+        e->at.sync = (sk_step_due){.steps = every * rounds, .at = every * (k + 1) - 1};
+        if (e->p->groups[e->p->pairs + k].n > 1) average(e, e->p->pairs + k);
+    }
+}
+
 void sk_lower_replica_sync(sk_lowering *e)
 {
     for (int a = 0; a < e->l->mesh.n; a++) {
@@ -229,6 +266,7 @@ void sk_lower_replica_sync(sk_lowering *e)
         if (!s) continue;
         e->at.sync = due(e->l, a, 0);
         if (s->outer) outer(e, a);
+        else if (s->pairs) with_partners(e, a);
         else average(e, a);
         e->at.sync = (sk_step_due){0};
     }
@@ -258,7 +296,7 @@ void sk_lower_replica_mean(sk_lowering *e)
     for (int i = 0; i < p->params.n; i++) copy_to_mean(e, i);
     for (int a = 0; a < e->l->mesh.n; a++)
         for (int narrow = 0; sk_layout_local(e->l, a) && narrow < 2; narrow++) {
-            sending s = {.e = e, .axis = a, .call = -1};
+            sending s = {.e = e, .group = a, .call = -1};
             for (int i = 0; i < p->params.n; i++) { /* a call has elements of one type */
                 const sk_param_plan q = p->params.v[i];
                 if ((p->bufs.v[q.mean].type != SK_F32) == narrow) send(&s, &q, q.mean);
@@ -274,7 +312,8 @@ void sk_lower_replica_mean(sk_lowering *e)
 static sk_status crosses(const sk_lowering *e, const sk_inst *in)
 {
     const sk_call_plan *c = &e->p->calls.v[in->call];
-    if (c->group >= e->l->mesh.n || !sk_layout_local(e->l, c->group)) return SK_OK;
+    if (c->group >= e->l->mesh.n || !sk_layout_local(e->l, c->group) || in->sync.until)
+        return SK_OK;
     return sk_fail(SK_ECONF,
                    "layout: '%s' is over '%s' in every step, and sync makes replicas of its ranks; "
                    "leave out sync, or take another axis",
@@ -321,9 +360,18 @@ static sk_status replicas_fit(const sk_lowering *e)
     return SK_OK;
 }
 
+int64_t sk_replicas_from(const sk_layout *l)
+{
+    int64_t from = 0;
+    for (int a = 0; a < l->mesh.n; a++)
+        if (sk_layout_local(l, a) && l->sync[a].from > from) from = l->sync[a].from;
+    return from;
+}
+
 sk_status sk_check_replicas(sk_lowering *e)
 {
     sk_program *p = e->p;
+    p->replicas_from = sk_replicas_from(e->l);
     if (p->optim && sk_layout_any_local(e->l)) SK_TRY(replicas_fit(e));
     p->n_mean = p->n_train;
     while (p->n_mean < p->insts.n && p->insts.v[p->n_mean].mean) p->n_mean++;

@@ -27,7 +27,9 @@ typedef struct sk_outer_step {
 
 typedef struct sk_sync {
     const char *name, *doc;
-    int usual; /* H, where it is not said; 0: it must be */
+    int usual;  /* H, where it is not said; 0: it must be */
+    bool pairs; /* replicas synchronise with one partner at a time, who changes */
+    bool after; /* "H@STEP": the first steps are synchronous */
     /* Numbers, as sync=NAME:H:lr=0.7; sk_knob.name, usual, least, most, whole and doc count. */
     sk_knob knobs[SK_MAX_SYNC_KNOB + 1];
     /* NULL: weights become their mean.  Else what replicas send is the anchor less the weights, and
@@ -43,5 +45,11 @@ typedef struct sk_sync {
 extern const sk_sync *const sk_sync_parts[];
 const sk_sync *sk_sync_find(const char *name);
 const sk_sync *sk_sync_of(const sk_layout *l, int axis); /* NULL: it has no replicas */
+
+/* Partners of n replicas: how many rounds there are until they repeat, and the partner of replica i
+ * in one of them; -1: none.  For powers of two the bits of i flip in turn, so that after all rounds
+ * each replica has met, through others, everybody; else neighbours on one and on the other side. */
+int sk_partner_rounds(int n);
+int sk_partner(int n, int round, int i);
 
 #endif

@@ -92,6 +92,7 @@ static void stats(sk_lowering *e)
     in->in[2] = noise;
     in->in[3] = all;
     in->in[4] = exact_all;
+    in->together = local ? sk_replicas_from(e->l) : 0;
     in->training = e->training;
 }
 

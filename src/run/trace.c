@@ -47,7 +47,6 @@ static void thread_name(trace *t, int rank, int thread, const char *kind, const 
 
 static void names(trace *t, const sk_trace_rank *r)
 {
-    const sk_mesh *m = &r->program->layout.mesh;
     comma(t);
     fprintf(t->to,
             "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"rank %d",
@@ -58,11 +57,7 @@ static void names(trace *t, const sk_trace_rank *r)
     if (!r->moving) return;
     if (r->program->n_copies) thread_name(t, r->rank, COPIES, "copies between memories", "");
     for (int g = 0; g < r->program->n_groups; g++)
-        thread_name(t, r->rank, GROUPS + g, "bytes over ",
-                    g < m->n                 ? m->name[g]
-                    : g == r->program->world ? "all"
-                    : g == r->program->near  ? "those near"
-                                             : "tied stages");
+        thread_name(t, r->rank, GROUPS + g, "bytes over ", sk_group_name(r->program, g));
     for (int s = 0; s < r->program->spread.n_stages; s++) {
         char name[16];
         snprintf(name, sizeof name, "%d", s);

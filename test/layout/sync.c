@@ -83,6 +83,10 @@ static void any_layout(void)
               HOSTS "elastic:2; shard state over dp; canonical order");
     same_bits("gpt2", "muon", "dp=2 sync=stream:4; canonical order",
               HOSTS "stream:4; shard params over dp; canonical order");
+    same_bits("gpt2", "adamw", "dp=2 sync=postlocal:2@2; canonical order",
+              HOSTS "postlocal:2@2; shard grads over dp; canonical order");
+    same_bits("gpt2", "adamw", "dp=4 sync=gossip; canonical order",
+              "dp=4 tp=2 sync=gossip; canonical order");
     same_bits("llama", "sam", "dp=2 sync=stream:3:fragments=3; canonical order",
               "dp=2 tp=2 sync=stream:3:fragments=3; canonical order");
 }
@@ -115,6 +119,23 @@ static void every_step(void)
     fine(&a);
     fine(&b);
     check(a.digest == b.digest && a.valid == b.valid);
+}
+
+/* Up to the step it is the synchronous program, to the bit in canonical order; then it is not. */
+static void together_at_first(void)
+{
+    sk_trial a = trial("gpt2", "dp=2; canonical order"),
+             b = trial("gpt2", "dp=2 sync=postlocal:2@3; canonical order"), c = a, d = b;
+    fine(&a);
+    fine(&b);
+    for (int s = 0; s < 4; s++) check(a.loss[s] == b.loss[s] && (s == 3 || a.norm[s] == b.norm[s]));
+    check(a.loss[5] != b.loss[5]);
+    c.layout = "dp=2", d.layout = "dp=2 sync=postlocal:2@3";
+    d.gpu = true; /* with a CUDA graph for each of the two kinds of steps */
+    fine(&c);
+    fine(&d);
+    for (int s = 0; s < 4; s++) check(fabs(c.loss[s] / d.loss[s] - 1) < 1e-5);
+    for (int s = 0; s < 6; s++) check(fabs(b.loss[s] / d.loss[s] - 1) < 1e-5);
 }
 
 /* The first step has next to no rate: the second is the only one between two synchronisations. */
@@ -245,6 +266,47 @@ static void without_momentum_it_averages(void)
     for (int s = 0; s < a.steps; s++) check(fabs(a.loss[s] / b.loss[s] - 1) < 1e-5);
 }
 
+/* --- partners --- */
+
+static void partners(void)
+{
+    for (int n = 2; n <= 33; n++) {
+        int rounds = sk_partner_rounds(n);
+        uint64_t met[64];
+        for (int i = 0; i < n; i++) met[i] = 1ull << i;
+        for (int k = 0; k < rounds; k++) {
+            uint64_t now[64];
+            int alone = 0;
+            for (int i = 0; i < n; i++) {
+                int other = sk_partner(n, k, i);
+                alone += other < 0;
+                now[i] = met[i];
+                if (other < 0) continue;
+                check(other < n && other != i && sk_partner(n, k, other) == i);
+                now[i] |= met[other];
+            }
+            check(alone == n % 2);
+            memcpy(met, now, sizeof met);
+        }
+        bool all = (n & (n - 1)) == 0;
+        for (int i = 0; all && i < n; i++) check(met[i] == (n < 64 ? (1ull << n) - 1 : ~0ull));
+    }
+}
+
+/* Weights of replicas whose rates are next to nothing become the mean once all rounds are over. */
+static void gossip_averages(void)
+{
+    sk_trial t = trial("gpt2", "dp=4 sync=gossip");
+    t.after = after;
+    t.steps = 4;
+    fine(&t);
+    for (int s = 0; s < t.steps; s++) { /* pairs are equal behind each step, others are not */
+        int flip = s % 2 ? 2 : 1;
+        check(kept[0][s] == kept[flip][s] && kept[3][s] == kept[3 ^ flip][s]);
+        check(kept[0][s] != kept[3][s]);
+    }
+}
+
 /* --- refusals --- */
 
 static void refuses(const char *layout, const char *why)
@@ -271,6 +333,8 @@ static void mistakes(void)
     refuses("dp=2 sync=stream:4:fragments=2.5", "whole number");
     refuses("dp=2 sync=local:4:4", "no number '4'");
     refuses("dp=2 sync=stream:3", "fragments");
+    refuses("dp=2 sync=postlocal:4", "sync=postlocal:8@2000");
+    refuses("dp=2 sync=local:4@10", "whole number");
     sk_trial t = trial("gpt2", "dp=2 sync=local:4");
     sk_arena a = {0};
     sk_graph g;
@@ -290,11 +354,14 @@ int main(void)
     any_layout();
     narrow_on_gpu();
     every_step();
+    together_at_first();
     one_step_of_sgd();
     synchronised_when_due();
     nesterov("diloco", 0);
     nesterov("stream", 0.5);
     spring();
+    partners();
+    gossip_averages();
     without_momentum_it_averages();
     mistakes();
     printf("replicas: %d checks, %d bad\n", checks, bad);

@@ -61,6 +61,9 @@ static const struct golden {
     {"mixtral-ep2", {"mixtral keys=2 width=4 f=12 v=11 b=4 t=4 experts=4 choices=2", "ep=2"}, 1},
     {"llama-zb-h1", {LLAMA " layers=2", "pp=2 tp=2 sp schedule=zb-h1 micro=2"}, 0},
     {"llama-hoist", {LLAMA " layers=2", "dp=2 zero=3 hoist micro=2"}, 0},
+    {"llama-local", {LLAMA, "dp=2 sync=postlocal:4@8"}, 0},
+    {"llama-stream", {LLAMA " layers=2 dtype=bf16", "dp=2 sync=stream:4:fragments=2"}, 1},
+    {"llama-gossip", {LLAMA, "dp=4 sync=gossip:2"}, 2},
     {"llama-gpu-dp2", {LLAMA " dtype=bf16 device=cuda", "dp=2"}, 0},
     {"gpt2-gpu", {GPT2 " f=16 dtype=bf16 device=cuda", "micro=2"}, 0},
 };

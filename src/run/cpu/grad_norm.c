@@ -197,6 +197,13 @@ void sk_do_sumsq(sk_run *r, const sk_inst *in)
     for (int i = 0; i < r->p->threads; i++) *sum += r->partial[i][0];
 }
 
+/* In deterministic order an exact number beside what copies() left, 0 or NaN. */
+static double squares_of(const sk_run *r, int stats, int exact)
+{
+    const double *s = sk_run_data(r, stats);
+    return s[SK_STAT_NORM] + (exact >= 0 ? exact_value(r, exact) : 0);
+}
+
 /* Sums are known, of all ranks or of a replica: every rank of these computes the same loss and
  * norm.
  */
@@ -206,10 +213,10 @@ static void take_sums(sk_run *r, int stats, int exact)
     int64_t cells = r->p->bufs.v[stats].box.size[0] - SK_STAT_SUMS - r->p->n_sums;
     double sum[SK_N_SUMS] = {0};
     memcpy(sum, s + SK_STAT_SUMS, sizeof *sum * (size_t)r->p->n_sums);
-    double tokens = sum[SK_SUM_WEIGHT] > 0 ? sum[SK_SUM_WEIGHT] : 1, squares = s[SK_STAT_NORM];
+    double tokens = sum[SK_SUM_WEIGHT] > 0 ? sum[SK_SUM_WEIGHT] : 1,
+           squares = squares_of(r, stats, exact);
     double loss =
         cells ? sk_tree_sum_blocks(s + SK_STAT_SUMS + r->p->n_sums, (int)cells) : sum[SK_SUM_LOSS];
-    if (exact >= 0) squares += exact_value(r, exact); /* to copies(): 0 or NaN */
     r->out.loss = loss / tokens;
     r->out.tokens = sum[SK_SUM_WEIGHT];
     r->out.aux = sum[SK_SUM_AUX] / tokens;
@@ -237,6 +244,15 @@ static void report_all(sk_run *r, const sk_inst *in)
     r->out.grad_norm *= sqrt(sk_layout_replicas(&r->p->layout));
 }
 
+/* Before replicas have weights of their own, each has the gradient of all. */
+static void take_together(sk_run *r, const sk_inst *in)
+{
+    take_sums(r, in->in[3], in->in[4]);
+    double tokens = r->out.tokens > 0 ? r->out.tokens : 1;
+    r->out.grad_norm = sqrt(squares_of(r, in->in[0], in->in[1])) / tokens / r->loss_scale;
+    r->out.finite = isfinite(r->out.loss) && isfinite(r->out.grad_norm);
+}
+
 /* The error feedback of a skipped step is as bad as its gradients: it begins anew. */
 static void reset_feedback(const sk_run *r)
 {
@@ -249,11 +265,13 @@ static void reset_feedback(const sk_run *r)
 void sk_do_clip(sk_run *r, const sk_inst *in)
 {
     double most = sk_run_first_phase(r) ? 0 : r->opts.knobs.clip;
-    take_sums(r, in->in[0], in->in[1]);
+    bool together = r->step < in->together;
+    if (together) take_together(r, in);
+    else take_sums(r, in->in[0], in->in[1]);
     take_noise(r, in->in[2]);
     double tokens = r->out.tokens > 0 ? r->out.tokens : 1;
     double factor = most > 0 ? most / (r->out.grad_norm + 1e-6) : 1;
-    report_all(r, in);
+    if (!together) report_all(r, in);
     r->out.again = in->training && ((r->opts.no_drops && r->out.drops > 0) ||
                                     (r->opts.no_full && !isfinite(r->out.grad_norm)));
     if (!in->training) return;

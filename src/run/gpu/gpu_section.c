@@ -59,7 +59,8 @@ static bool out_of_graph(const sk_run *r, int from, int to)
 static sk_status launch(sk_run *r, int from, int to)
 {
     sk_gpu *g = r->gpu;
-    sk_gpu_section *s = &g->sections[!from ? 0 : from == r->p->n_mean ? 1 : 2];
+    int training = r->step < r->p->replicas_from ? 3 : 0;
+    sk_gpu_section *s = &g->sections[!from ? training : from == r->p->n_mean ? 1 : 2];
     if (!s->runs++ || r->opts.before || sk_offload_any(r->p, from, to) || out_of_graph(r, from, to))
         return issue_all(r, from, to);
     if (!s->graph) SK_TRY(capture(r, from, to, &s->graph));

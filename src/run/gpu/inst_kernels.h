@@ -56,6 +56,7 @@ typedef struct sk_clip_job {
     const double *all; /* with replicas: sums of all of them, which a step reports; else NULL */
     const int64_t *exact_all;
     double replicas;
+    int64_t together; /* before this step each replica has the gradient of all */
 } sk_clip_job;
 
 typedef struct sk_combine_job { /* buffers on the device */

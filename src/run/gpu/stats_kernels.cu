@@ -224,11 +224,18 @@ static __global__ void clip_one(const __grid_constant__ sk_clip_job j)
 {
     sk_step_scalars *p = j.pulse;
     double loss_scale = p->loss_scale > 0 ? p->loss_scale : 1;
+    bool together = (int64_t)p->step < j.together;
     take_sums(&j, j.sums, j.exact, loss_scale);
+    if (together) {
+        double norm = p->norm, own = p->tokens > 0 ? p->tokens : 1;
+        take_sums(&j, j.all, j.exact_all, loss_scale);
+        p->norm = norm * own / (p->tokens > 0 ? p->tokens : 1);
+        p->finite = isfinite(p->loss) && isfinite(p->norm);
+    }
     double tokens = p->tokens > 0 ? p->tokens : 1;
     bool clips = j.clip > 0 && p->phase + 1 >= j.phases;
     double factor = clips ? j.clip / (p->norm + 1e-6) : 1;
-    if (j.all) {
+    if (j.all && !together) {
         take_sums(&j, j.all, j.exact_all, loss_scale);
         p->norm *= sqrt(j.replicas);
     }

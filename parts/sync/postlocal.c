@@ -1,0 +1,8 @@
+/* postlocal.c - post-local SGD (Lin et al. 2020): synchronous at first, then Local SGD. */
+#include "program/sync.h"
+
+const sk_sync sk_sync_postlocal = {
+    .name = "postlocal",
+    .doc = "post-local SGD, postlocal:H@STEP: gradients are summed up to a step, then as local:H",
+    .after = true,
+};
