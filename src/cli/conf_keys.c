@@ -174,7 +174,11 @@ const sk_conf_key sk_conf_table[] = {
                 "bytes of memory per rank: recomputation and sharding are chosen to fit; 0: any"),
         FROM(0, 1e18), .off = "0"),
     KEY("comm.algorithm", TEXT, algorithm,
-        DEFAULT("auto", "algorithm of all collectives (skein list coll); auto: by cost")),
+        DEFAULT("auto", "algorithm of collectives (skein list coll); also \"all-reduce/dp: ring, "
+                        "...\"; auto: by cost")),
+    KEY("comm.bucket", BYTES, bucket,
+        DEFAULT("8MiB", "gradients are reduced together in buckets of about so many bytes"),
+        FROM(1, 1e15)),
     KEY("comm.timeout", SECONDS, timeout,
         DEFAULT("0", "longest wait for another rank; 0: from the predicted time of a step"),
         FROM(0, 1e9), .off = "0"),

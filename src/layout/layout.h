@@ -107,7 +107,8 @@ typedef struct sk_layout {
     int copy; /* ranks side by side along the shard axis that keep a second copy of gathered weights
                  for the rest of a step, split over them; 0: none */
     sk_axis_sync sync[SK_MAX_AXES]; /* by axis: the replicas along it have weights of their own */
-    int own[SK_MOST_WORDS];         /* of words without a member above: sk_word_value() */
+    bool adasum[SK_MAX_AXES]; /* by axis, one at most: gradients along it are joined by Adasum */
+    int own[SK_MOST_WORDS];   /* of words without a member above: sk_word_value() */
 } sk_layout;
 
 /* How a layout says what other programs call `word`; NULL: not known. */
@@ -139,6 +140,10 @@ int sk_layout_cutter(const sk_layout *l, bool batch, int k);
 /* The axis over which gradients may be encoded: the shard axis, or the first that splits the batch;
  * -1: none. */
 int sk_layout_code_axis(const sk_layout *l, char batch);
+
+/* The axis of more than one rank along which gradients are joined by Adasum (reduce=adasum); -1:
+ * there is none. */
+int sk_layout_adasum(const sk_layout *l);
 
 /* Do ranks along the axis have weights of their own between synchronisations?  Is there such an
  * axis; how many replicas are there over all such axes, and which is the one at these coordinates?

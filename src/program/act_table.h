@@ -68,3 +68,7 @@ SK_ACT(UNPACK, .name = "unpack")
 SK_ACT(ENCODE, .name = "encode", .print = print_encode)
 /* out[0] = the sum of `pieces` encoded shards in in[0], in their order */
 SK_ACT(DECODE, .name = "decode", .print = print_decode)
+/* out[0] = the products of all pairs of the `pieces` gradients in in[0], one behind the other */
+SK_ACT(PRODUCTS, .name = "products", .bytes = products_bytes)
+/* out[0] = the `pieces` gradients in in[0] joined by Adasum, times `pieces`; in[1]: products */
+SK_ACT(ADASUM, .name = "adasum")

@@ -161,6 +161,12 @@ static int64_t pack_bytes(const sk_program *p, const sk_inst *in)
     return 2 * bytes_of(p, in->in[0]) + bytes_of(p, in->out[0]);
 }
 
+/* Each pair is read. */
+static int64_t products_bytes(const sk_program *p, const sk_inst *in)
+{
+    return (in->pieces + 1) * bytes_of(p, in->in[0]);
+}
+
 /* Scalars do not count: the price must not depend on which rank adds up the sums of the graph. */
 static int64_t stats_bytes(const sk_program *p, const sk_inst *in)
 {

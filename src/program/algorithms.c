@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <string.h>
 
+_Static_assert((int)SK_PIN_AXES >= (int)SK_MAX_AXES, "every axis may have a pin");
+
 /* Bytes that leave this rank at least: 2S(p-1)/p for an all-reduce, half of it for the others.  If
  * the size of an all-reduce does not divide, any member may have the larger share, so none is
  * assumed to. */
@@ -140,7 +142,8 @@ static sk_status choose(sk_lowering *e, int call)
     int hosts = sk_hosts_count(g->ranks, g->n, o->host_of);
     int64_t bytes = sk_call_bytes(c);
     if (c->common) return meet_here(e, g, hosts);
-    SK_TRY(sk_choose_call(o->costs, o->pin, &ask, hosts, c->reduce, bytes, &c->algorithm));
+    int pin = sk_pins_of(&o->pins, c->kind, c->group < e->l->mesh.n ? c->group : -1);
+    SK_TRY(sk_choose_call(o->costs, pin, &ask, hosts, c->reduce, bytes, &c->algorithm));
     SK_TRY(sums_type(c));
     SK_TRY(keeps_order(e, c));
     SK_TRY(has_wire(e, c));
@@ -152,8 +155,8 @@ static uint64_t choices(const sk_lowering *e)
 {
     const sk_compile_opts *o = e->opts;
     const sk_costs *c = o->costs ? o->costs : &sk_costs_preset;
-    if (!o->host_of && !o->pin) return 0; /* one host: all in shared memory */
-    uint64_t h = sk_hash(1, &o->pin, sizeof o->pin);
+    if (!o->host_of && !sk_pins_any(&o->pins)) return 0; /* one host: all in shared memory */
+    uint64_t h = sk_pins_hash(1, &o->pins);
     if (o->host_of) h = sk_hash(h, o->host_of, sizeof(int) * (size_t)e->p->n_ranks);
     for (int i = 0; sk_coll_parts[i]; i++)
         h = sk_hash(h, sk_coll_parts[i]->name, strlen(sk_coll_parts[i]->name));

@@ -70,12 +70,13 @@ static void see_tensors(cuts *c, const sk_graph_plan *plan, sk_arena *tmp)
     }
 }
 
-/* Sums of encoded gradients that are not sharded: each rank of the axis sums some of the rows that
- * others left.  Which axis, or -1. */
+/* Gradients that are encoded, or joined by Adasum, and not sharded over that axis: each rank of the
+ * axis sums some of the rows that others left.  Which axis, or -1. */
 static int code_axis(const sk_graph_plan *plan, char letter)
 {
     const sk_layout *l = &plan->layout;
     int axis = *l->grads_as && l->shard_axis < 0 ? sk_layout_code_axis(l, plan->graph->batch) : -1;
+    if (axis < 0 && sk_layout_adasum(l) != l->shard_axis) axis = sk_layout_adasum(l);
     if (axis < 0 || l->mesh.size[axis] < 2) return -1;
     for (int i = 0; i < plan->graph->tensors.n; i++) {
         const sk_tensor *t = plan->graph->tensors.v[i];

@@ -116,6 +116,9 @@ static sk_status words_fit(const sk_lowering *e)
                        "train.noise: with grads=%s the gradient of the batch is not the sum of "
                        "those of its parts; leave out one of the two",
                        e->l->grads_as);
+    if (sk_layout_adasum(e->l) >= 0)
+        return sk_fail(SK_ECONF, "train.noise: with reduce=adasum the gradient of the batch is not "
+                                 "the sum of those of its parts; leave out one of the two");
     return SK_OK;
 }
 

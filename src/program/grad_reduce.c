@@ -3,8 +3,8 @@
  *
  * Where the optimizer sees a shard, the sum over the shard axis is a reduce-scatter, and the
  * reductions over other axes are of shards.  Gradients may be encoded on their way (codec_calls.c).
- * In deterministic order axes are reduced in the order in which they split the batch, the finest
- * first: that is the order of the tree. */
+ * Adasum comes behind all sums (grad_adasum.c).  In deterministic order axes are reduced in the
+ * order in which they split the batch, the finest first: that is the order of the tree. */
 #include "program/lowering.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ static sk_param_plan *plan_of(const sk_lowering *e, int param) { return &e->p->p
  * axis, every rank has the complete sum already, and its shard is a slice of it. */
 static bool scattered(const sk_lowering *e, const sk_param_plan *q)
 {
-    return sk_lower_is_cut(e, q) &&
+    return sk_lower_is_cut(e, q) && !sk_adasum_scatters(e, q) &&
            e->plan.grad_made[q->tensor->id].how[e->l->shard_axis] == SK_PARTIAL;
 }
 
@@ -33,6 +33,7 @@ static bool partial_over(const sk_lowering *e, const sk_param_plan *q, int axis)
     if (sk_layout_local(e->l, axis) && !e->l->sync[axis].from) return false;
     if (axis == e->l->shard_axis && sk_lower_is_cut(e, q)) return false; /* scattered or sliced */
     if (axis == sk_lower_code_axis(e) && sk_lower_grads_as(e, q)) return false; /* sum_coded() */
+    if (axis == sk_layout_adasum(e->l) && sk_adasum_joins(e, q)) return false;
     return e->plan.grad_made[q->tensor->id].how[axis] == SK_PARTIAL;
 }
 
@@ -158,7 +159,8 @@ static void sum_over(sk_lowering *e, const sk_grad_at *v, int n, int axis, bool 
     for (int i = 0; i < n; i++) {
         const sk_param_plan *q = plan_of(e, v[i].param);
         if (partial_over(e, q, axis))
-            join_sum(e, &calls[sk_narrow(q->tensor)], axis, q, cut ? v[i].piece : v[i].whole);
+            join_sum(e, &calls[sk_narrow(q->tensor)], axis, q,
+                     cut && !sk_adasum_scatters(e, q) ? v[i].piece : v[i].whole);
     }
     if (sk_layout_local(e->l, axis)) e->at.sync.until = e->l->sync[axis].from;
     start_all(e, calls, flies);
@@ -172,7 +174,7 @@ static void scatter(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies)
     int calls[SK_WIDTHS] = {-1, -1, -1};
     for (int i = 0; i < n; i++) {
         const sk_param_plan *q = plan_of(e, v[i].param);
-        if (!sk_lower_is_cut(e, q)) continue;
+        if (!sk_lower_is_cut(e, q) || sk_adasum_scatters(e, q)) continue;
         if (scattered(e, q)) join_scatter(e, calls, q, v[i].whole, v[i].piece);
         else if (e->p->bufs.v[v[i].piece].within != v[i].whole)
             sk_lower_move(e, SK_DO_SLICE, v[i].whole, v[i].piece);
@@ -191,6 +193,7 @@ static void reduce_all(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flie
         scatter(e, v, n, flies);
         cut = true;
     }
+    sk_join_adasum(e, v, n, false);
 }
 
 /* Symmetric extras go packed. */

@@ -80,7 +80,8 @@ int sk_lower_grad_target(sk_lowering *e, int param, const sk_node *n, const sk_s
     return q->grad;
 }
 
-/* Parameters that several stages share: every stage has a partial sum. */
+/* Parameters that several stages share: every stage has a partial sum.  Adasum joins complete sums,
+ * so those that it joins are added before. */
 static void reduce_tied(sk_lowering *e)
 {
     sk_program *p = e->p;
@@ -88,21 +89,33 @@ static void reduce_tied(sk_lowering *e)
         int calls[SK_WIDTHS] = {-1, -1, -1};
         for (int i = 0; i < p->params.n; i++) {
             sk_param_plan *q = &p->params.v[i];
-            const sk_extent *box = &p->bufs.v[q->grad_shard].box;
             if (q->tie_group != g) continue;
-            int *call = &calls[sk_narrow(q->tensor)];
+            int *call = &calls[sk_narrow(q->tensor)], buf = q->grad_shard;
+            if (sk_adasum_scatters(e, q)) buf = q->grad;
+            const sk_extent *box = &p->bufs.v[buf].box;
             if (*call < 0)
                 *call = sk_lower_call(e, SK_ALLREDUCE, SK_SUM, q->tensor->type, g, "tied grads");
-            sk_lower_seg(e, *call, q->grad_shard, q->grad_shard, 1, sk_box_count(box, 0, box->n),
-                         1);
+            sk_lower_seg(e, *call, buf, buf, 1, sk_box_count(box, 0, box->n), 1);
         }
         for (int w = 0; w < SK_WIDTHS; w++)
             if (calls[w] >= 0) sk_lower_start(e, calls[w], SK_FLIES_NOT);
     }
 }
 
+static void join_tied(sk_lowering *e)
+{
+    int n = 0;
+    sk_grad_at *v = sk_many(e->tmp, sk_grad_at, e->p->params.n + 1);
+    for (int i = 0; i < e->p->params.n; i++) {
+        const sk_param_plan *q = plan_of(e, i);
+        if (q->tie_group >= 0) v[n++] = (sk_grad_at){i, q->grad, q->grad_shard};
+    }
+    sk_join_adasum(e, v, n, true);
+}
+
 void sk_lower_grads_end(sk_lowering *e)
 {
     e->at.task = -1;
     reduce_tied(e);
+    join_tied(e);
 }

@@ -405,6 +405,12 @@ char *sk_lower_print(const sk_lowering *e, sk_arena *a);
 /* grad_reduce.c: over all axes over which they are partial. */
 void sk_reduce_grads(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies);
 
+/* grad_adasum.c: is the gradient joined by Adasum; does each rank then get its shard alone; and the
+ * join of those of a list that are tied between stages, or that are not. */
+bool sk_adasum_joins(const sk_lowering *e, const sk_param_plan *q);
+bool sk_adasum_scatters(const sk_lowering *e, const sk_param_plan *q);
+void sk_join_adasum(sk_lowering *e, const sk_grad_at *v, int n, bool tied);
+
 /* packed_factors.c: the tensor that an extra is reduced and sent as, itself or its packed form;
  * the packed form of buffer `whole` into `to`, a shard of rows; the matrices of a packed buffer,
  * with the letters "0", rows, columns; and in which updates an extra is made: sk_param_plan.every.

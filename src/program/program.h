@@ -53,7 +53,7 @@
 #ifndef SK_PROGRAM_PROGRAM_H
 #define SK_PROGRAM_PROGRAM_H
 
-#include "coll/choose.h"
+#include "coll/pins.h"
 #include "coll/codec.h"
 #include "graph/graph.h"
 #include "layout/layout.h"
@@ -138,7 +138,7 @@ typedef struct sk_inst {
     int64_t tag;     /* SEND, RECV: what it is */
     int64_t sent;    /* SENT: how many messages; SK_SENT_ALL: all so far (before messages.c) */
     int64_t values;  /* PACK, UNPACK: elements that there is space for */
-    int64_t pieces;  /* DECODE: how many are summed */
+    int64_t pieces;  /* DECODE, PRODUCTS, ADASUM: how many are summed, multiplied, joined */
     int param, pass; /* UPDATE, AHEAD; param: ADD of a gradient too, as node, SUMSQ, AVERAGE */
     int delay;       /* UPDATE, AHEAD: updates between the weights that are read and this */
     bool training;   /* STATS, CLIP: with gradients */
@@ -376,7 +376,7 @@ typedef struct sk_compile_opts {
     bool validate;              /* add the validation section */
     const int *host_of;         /* rank -> host; NULL: one host */
     const sk_costs *costs;      /* to choose algorithms by; NULL: the preset */
-    int pin;                    /* sk_pin_find(); 0: choose */
+    sk_pins pins;               /* algorithms that are not chosen by cost */
     sk_dtype state_type;        /* of the optimizer's state (kernel/optim.h); 0 is f32 */
     int64_t q8_least;           /* of fewer elements int8 state is f32; 0: SK_Q8_LEAST */
     bool late;                  /* a step's update runs beside the next step (ZeRO-Offload) */

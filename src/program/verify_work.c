@@ -1,4 +1,5 @@
-/* verify_work.c - P8: nothing is left out and nothing is done twice: nodes, updates, encodings. */
+/* verify_work.c - P8: nothing is left out and nothing is done twice: nodes, updates, encodings,
+ * joins of gradients. */
 #include "program/acts.h"
 
 #include <inttypes.h>
@@ -141,9 +142,46 @@ static sk_status codes_fit(const sk_program *p, sk_arena *a)
     return SK_OK;
 }
 
+/* Does a join of gradients have the rows of all ranks, and products of all pairs? */
+static sk_status join_fits(const sk_program *p, int pc)
+{
+    const sk_inst *in = &p->insts.v[pc];
+    bool joins = in->act == SK_DO_ADASUM;
+    const sk_buffer *all = &p->bufs.v[in->in[0]];
+    const sk_buffer *products = &p->bufs.v[joins ? in->in[1] : in->out[0]];
+    int64_t n = in->pieces, axis = sk_layout_adasum(&p->layout);
+    bool fits = axis >= 0 && n == p->layout.mesh.size[axis] &&
+                products->bytes == n * (n + 1) / 2 * (int64_t)sizeof(double);
+    if (joins) fits &= all->bytes == n * p->bufs.v[in->out[0]].bytes;
+    if (fits) return SK_OK;
+    return sk_fail(SK_EBUG,
+                   "P6: rank %d: instruction %d (%s): %" PRId64 " gradients, and '%s' has %" PRId64
+                   " bytes, '%s' %" PRId64,
+                   p->rank, pc, sk_act_row_of(in)->name, n, all->name, all->bytes, products->name,
+                   products->bytes);
+}
+
+/* Gradients of all ranks are multiplied once and then joined once. */
+static sk_status joins_fit(const sk_program *p, sk_arena *a)
+{
+    int *products = sk_many(a, int, p->bufs.n + 1), *joins = sk_many(a, int, p->bufs.n + 1);
+    for (int pc = 0; pc < p->insts.n; pc++) {
+        const sk_inst *in = &p->insts.v[pc];
+        if (in->act != SK_DO_PRODUCTS && in->act != SK_DO_ADASUM) continue;
+        SK_TRY(join_fits(p, pc));
+        (in->act == SK_DO_PRODUCTS ? products : joins)[in->in[0]]++;
+    }
+    for (int i = 0; i < p->bufs.n; i++)
+        if (products[i] > 1 || joins[i] != products[i])
+            return sk_fail(SK_EBUG, "P8: rank %d: '%s' is multiplied %d times and joined %d times",
+                           p->rank, p->bufs.v[i].name, products[i], joins[i]);
+    return SK_OK;
+}
+
 static sk_status all_work(const sk_program *p, sk_arena *a)
 {
     SK_TRY(codes_fit(p, a));
+    SK_TRY(joins_fit(p, a));
     if (p->n_train) SK_TRY(nodes_run(p, 0, p->n_train, true, a));
     if (p->n_mean < p->insts.n) SK_TRY(nodes_run(p, p->n_mean, p->insts.n, false, a));
     SK_TRY(averaged_once(p, a));

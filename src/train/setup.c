@@ -230,6 +230,13 @@ static sk_status choose_threads(sk_setup *s, int cores)
     return SK_OK;
 }
 
+static sk_status read_pins(sk_setup *s)
+{
+    const char *axes[SK_MAX_AXES];
+    for (int a = 0; a < s->layout.mesh.n; a++) axes[a] = s->layout.mesh.name[a];
+    return sk_pins_read("comm.algorithm", s->job->algorithm, axes, s->layout.mesh.n, &s->pins);
+}
+
 static sk_status make_layout(sk_setup *s)
 {
     const sk_job *job = s->job;
@@ -240,7 +247,7 @@ static sk_status make_layout(sk_setup *s)
     s->n_ranks = sk_mesh_ranks(&s->layout.mesh);
     SK_TRY(same_micro(s));
     s->n_micro = choose_micro(s);
-    SK_TRY(sk_pin_find("comm.algorithm", job->algorithm, &s->pin));
+    SK_TRY(read_pins(s));
     sk_host host;
     sk_host_detect(&host);
     s->cores = host.cores;

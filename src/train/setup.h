@@ -24,7 +24,7 @@ typedef struct sk_setup {
     bool threads_omp;              /* the environment says them: OMP_NUM_THREADS */
     int cores;                     /* of this host */
     int n_here;                    /* ranks that share them, on the host that has the most */
-    int pin;                       /* algorithm of all collectives: sk_pin_find */
+    sk_pins pins;                  /* comm.algorithm */
     const sk_graph_plan *plan;     /* what all ranks' programs share */
     /* Ranks with equal numbers have equal instructions and buffers (sk_shapes, sk_classes). */
     int n_classes, *class_of, *first_of; /* first_of[class]: its first rank, which is compiled */

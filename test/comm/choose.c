@@ -456,7 +456,8 @@ static void programs(void)
     static const int host_of[] = {0, 0, 1, 1};
     static const char layout[] = "dp=2 tp=2 zero=1";
     world *one = sk_new(&arena, world), *two = sk_new(&arena, world), *ring = sk_new(&arena, world);
-    sk_compile_opts none = {0}, hosts = {.host_of = host_of}, pin = {.pin = pinned("ring")};
+    sk_compile_opts none = {0}, hosts = {.host_of = host_of},
+                    pin = {.pins = {.all = pinned("ring")}};
     if (!must(compile(one, layout, &none), layout)) return;
     if (!must(compile(two, layout, &hosts), layout)) return;
     if (!must(compile(ring, layout, &pin), layout)) return;
@@ -475,8 +476,57 @@ static void programs(void)
     c->algorithm = c->algorithm ? 0 : 1;
     REFUSED(sk_verify((const sk_program *const *)two->p, 4), SK_EBUG, "P1:", "by ");
     world *bad_pin = sk_new(&arena, world);
-    REFUSED(compile(bad_pin, layout, &(sk_compile_opts){.pin = pinned("adasum")}), SK_ECONF,
-            "adasum combines by adasum", "these do it: ");
+    REFUSED(compile(bad_pin, layout, &(sk_compile_opts){.pins = {.all = pinned("adasum")}}),
+            SK_ECONF, "adasum combines by adasum", "these do it: ");
+}
+
+/* Pins of some kinds and axes: the narrower one counts, and other calls are chosen as ever. */
+static void some_pins(void)
+{
+    static const char *const axes[] = {"dp", "tp"};
+    sk_pins p;
+    must(sk_pins_read("k", "direct, all-reduce/dp: ring, allgather: bruck, all_reduce: auto", axes,
+                      2, &p),
+         "pins");
+    check(sk_pins_of(&p, SK_ALLREDUCE, 0) == pinned("ring"), "kind and axis", 0, 1);
+    check(sk_pins_of(&p, SK_ALLREDUCE, 1) == SK_PIN_NONE, "kind", 0, 1);
+    check(sk_pins_of(&p, SK_ALLREDUCE, -1) == SK_PIN_NONE, "no axis", 0, 1);
+    check(sk_pins_of(&p, SK_ALLGATHER, 1) == pinned("bruck"), "kind of any axis", 0, 1);
+    check(sk_pins_of(&p, SK_BROADCAST, 0) == pinned("direct"), "all others", 0, 1);
+    must(sk_pins_read("k", "auto", axes, 2, &p), "auto");
+    check(!sk_pins_any(&p), "none", 0, 1);
+    REFUSED(sk_pins_read("k", "all-redice: ring", axes, 2, &p), SK_EUSAGE, "'all-redice'",
+            "did you mean 'allreduce'");
+    REFUSED(sk_pins_read("k", "all-reduce/pd: ring", axes, 2, &p), SK_EUSAGE, "axis of the layout",
+            "there are: dp, tp");
+    REFUSED(sk_pins_read("k", "all-reduce: rign", axes, 2, &p), SK_EUSAGE, "'rign' is unknown",
+            "'ring'");
+    REFUSED(sk_pins_read("k", "ring, all-reduce:", axes, 2, &p), SK_EUSAGE, "KIND/AXIS",
+            "are needed");
+    REFUSED(sk_pins_read("k", "allreduce: ring, all-reduce: shm", axes, 2, &p), SK_EUSAGE, "twice",
+            "all-reduce");
+    REFUSED(sk_pins_read("k", "ring, shm", axes, 2, &p), SK_EUSAGE, "twice", "all collectives");
+}
+
+/* Each call of a program has what is pinned for its kind and axis. */
+static void some_calls(void)
+{
+    static const char *const axes[] = {"dp", "tp"};
+    world *w = sk_new(&arena, world);
+    sk_compile_opts o = {0};
+    int ring = 0, bruck = 0, other = 0;
+    must(sk_pins_read("k", "all-reduce/tp: ring, all-gather: bruck", axes, 2, &o.pins), "pins");
+    if (!must(compile(w, "dp=2 tp=2 zero=1", &o), "pins of some")) return;
+    for (int i = 0; i < w->p[0]->calls.n; i++) {
+        const sk_call_plan *c = &w->p[0]->calls.v[i];
+        int want = SK_BUILTIN;
+        if (c->kind == SK_ALLGATHER) want = sk_coll_find("bruck"), bruck++;
+        else if (c->kind == SK_ALLREDUCE && c->group == sk_mesh_axis(&w->p[0]->layout.mesh, "tp"))
+            want = sk_coll_find("ring"), ring++;
+        else other++;
+        check(c->algorithm == want, "the algorithm of a call", c->algorithm, want);
+    }
+    check(ring && bruck && other, "calls of all kinds", ring, bruck);
 }
 
 /* In the simulator a call costs what its algorithm costs. */
@@ -484,7 +534,8 @@ static double step_of(const sk_machine *m, int pin)
 {
     world *w = sk_new(&arena, world);
     sk_simulation simulated;
-    sk_compile_opts o = {.host_of = sk_machine_hosts(&arena, m, 4), .costs = &m->costs, .pin = pin};
+    sk_compile_opts o = {
+        .host_of = sk_machine_hosts(&arena, m, 4), .costs = &m->costs, .pins = {.all = pin}};
     if (!must(compile(w, "dp=4", &o), "dp=4")) return 0;
     sk_simulate_in in = {.machine = m, .programs = (const sk_program *const *)w->p};
     if (!must(sk_simulate(&arena, &in, &simulated), "walk")) return 0;
@@ -552,6 +603,8 @@ int main(void)
     files();
     fits();
     programs();
+    some_pins();
+    some_calls();
     simulated_calls();
     sk_arena_end(&arena);
     printf("choose: %d checks, %d bad\n", checks, bad);

@@ -171,20 +171,24 @@ static bool replica_holds(const sk_trial *t, outcome *o)
     return same;
 }
 
-/* Replicas of one rank each. */
+/* Replicas of one rank each; where Adasum joins gradients, ranks with the same parts of the batch.
+ */
 static void only_replicas(const sk_layout *l, char text[TEXT])
 {
     sk_arena a = {0};
     sk_layout r;
+    bool joins = sk_layout_adasum(l) >= 0;
     sk_assert(!sk_layout_read("dp=1", 0, &r));
     r.mesh.n = 0;
+    if (joins) r.n_micro = l->n_micro;
     for (int i = 0; i < l->mesh.n; i++) {
-        if (!sk_layout_local(l, i)) continue;
+        if (!sk_layout_local(l, i) && !(joins && sk_layout_splits(l, i, 'b'))) continue;
         int to = r.mesh.n++;
         strcpy(r.mesh.name[to], l->mesh.name[i]);
         strcpy(r.split[to], l->split[i]);
         r.mesh.size[to] = l->mesh.size[i];
         r.sync[to] = l->sync[i];
+        r.adasum[to] = l->adasum[i];
     }
     snprintf(text, TEXT, "%s", sk_layout_print(&a, &r));
     sk_arena_end(&a);
@@ -197,7 +201,8 @@ static const char *reference(const sk_trial *t, bool in_order)
 {
     static char text[TEXT];
     sk_layout l;
-    if (!sk_layout_read(t->layout, 0, &l) && sk_layout_any_local(&l)) {
+    if (!sk_layout_read(t->layout, 0, &l) &&
+        (sk_layout_any_local(&l) || sk_layout_adasum(&l) >= 0)) {
         only_replicas(&l, text);
         if (in_order) strncat(text, canonical, sizeof text - strlen(text) - 1);
         return text;
@@ -352,7 +357,7 @@ static void compare(const sk_trial *t, bool in_order, outcome *o)
     if (in_order || !amplifies || apart(one.loss[0], t->loss[0]) > tolerance(&one, codes)) return;
     if (!sensitive(&one, codes)) return;
     bool own = (strcmp(one.layout, "dp=1") && !sk_layout_any_local(&l)) || t->dtype ||
-               l.slices > 1 || l.tiles > 1 || codes ||
+               l.slices > 1 || l.tiles > 1 || codes || sk_layout_adasum(&l) >= 0 ||
                (t->gpu && sk_layout_offloads(&l)); /* canonical order cannot decide */
     if (!own && !holds_in_order(t, o)) return;
     o->verdict = UNDECIDED;
@@ -711,6 +716,8 @@ static const char *const refusals[] = {
     "layout: sync lets each replica clip and scale its own gradient",
     "layout: sync gives replicas weights of their own, and train.noise",
     "layout: sync averages weights behind their update, and with optim.late",
+    "layout: reduce=adasum joins the gradients of a step, and schedule",
+    "layout: reduce=adasum runs on CPUs",
 };
 
 static bool may_refuse(const char *kind)
@@ -750,6 +757,11 @@ static const pair known[] = {
     {"llama layers=2 b=4 t=4 device=cuda optim=sgd", "dp=1 tp=2 zero=3"},
     {"gpt2 b=4 device=cuda optim=adamw", "dp=2 zero=2 replica"},
     /* what is drawn too seldom */
+    {"gpt2 layers=2 b=9 steps=5 tie=1 optim=adamw", "pp=2 dp=3 micro=2 zero=1 reduce=adasum"},
+    {"llama b=8 steps=5 dtype=bf16 optim=sgd", "dp=2 tp=2 reduce=adasum"},
+    {"gpt2 b=8 steps=5 optim=adamw bucket=900",
+     "mesh hosts=2 dp=2; split b over hosts; split b over dp; shard state over dp; "
+     "reduce gradients over hosts by adasum"},
     {"gpt2 b=8 steps=5 optim=adamw noise=1 adascale=8", "dp=2 zero=1 micro=2"},
     {"llama b=8 steps=5 optim=sgd noise=1 adascale=4", "pp=2 dp=2 micro=2; canonical order"},
     {"gpt2 b=8 steps=5 device=cuda dtype=bf16 optim=adamw", "dp=2 tp=2 sync=stream:4"},

@@ -38,6 +38,7 @@ static const struct golden {
     {"gpt2-pp2-rank1", {GPT2 " layers=2", "pp=2 micro=2"}, 1},
     {"gpt2-dp2-zero3", {GPT2, "dp=2 zero=3"}, 0},
     {"llama-codec", {LLAMA, "dp=4 zero=3 weights=int8 grads=int4 feedback copy=2"}, 1},
+    {"llama-adasum", {LLAMA, "dp=3 tp=2 reduce=adasum"}, 1},
     {"llama-tp2", {LLAMA, "tp=2"}, 1},
     {"llama-slices", {LLAMA, "tp=2 slices=2"}, 1},
     {"llama-overlap", {LLAMA, "tp=2 sp overlap=2"}, 1},

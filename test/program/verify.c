@@ -61,6 +61,8 @@ static const struct {
     {"llama", "tp=2 offload=state", EMA},
     {"gpt2", "dp=2 tp=2 zero=1 micro=2", KFAC},
     {"mlp", "dp=3", KFAC},
+    {"gpt2", "pp=2 dp=3 tp=2 zero=1 reduce=adasum", TIE},
+    {"llama", "dp=2 tp=2 reduce=adasum", 0},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
@@ -227,6 +229,8 @@ static bool lose_average(sk_program *p) { return lose_act(p, SK_DO_AVERAGE); }
 static bool lose_stats(sk_program *p) { return lose_act(p, SK_DO_STATS); }
 static bool lose_encode(sk_program *p) { return lose_act(p, SK_DO_ENCODE); }
 static bool lose_decode(sk_program *p) { return lose_act(p, SK_DO_DECODE); }
+static bool lose_products(sk_program *p) { return lose_act(p, SK_DO_PRODUCTS); }
+static bool lose_adasum(sk_program *p) { return lose_act(p, SK_DO_ADASUM); }
 static bool lose_op(sk_program *p) { return lose_act(p, SK_DO_OP); }
 
 /* The last wait of a section for what went to a rank: an earlier one may be made good by it. */
@@ -249,6 +253,7 @@ static bool twice(sk_program *p, sk_act act)
 static bool update_twice(sk_program *p) { return twice(p, SK_DO_UPDATE); }
 static bool average_twice(sk_program *p) { return twice(p, SK_DO_AVERAGE); }
 static bool decode_twice(sk_program *p) { return twice(p, SK_DO_DECODE); }
+static bool adasum_twice(sk_program *p) { return twice(p, SK_DO_ADASUM); }
 static bool op_twice(sk_program *p) { return twice(p, SK_DO_OP); }
 
 /* Before the updates: the instruction at the end of the step goes to the first of them. */
@@ -630,6 +635,13 @@ static bool decode_more(sk_program *p)
     return true;
 }
 
+static bool join_more(sk_program *p)
+{
+    int pc = find(p, pick(2) ? SK_DO_PRODUCTS : SK_DO_ADASUM);
+    if (pc >= 0) p->insts.v[pc].pieces++;
+    return pc >= 0;
+}
+
 static bool other_codec(sk_program *p)
 {
     int pc = find(p, pick(2) ? SK_DO_ENCODE : SK_DO_DECODE);
@@ -764,6 +776,10 @@ static const struct {
     {"an encoding lost", lose_encode},
     {"a decoding lost", lose_decode},
     {"a decoding made twice", decode_twice},
+    {"products lost", lose_products},
+    {"a join of gradients lost", lose_adasum},
+    {"a join of gradients made twice", adasum_twice},
+    {"a join of more gradients", join_more},
     {"one piece more decoded", decode_more},
     {"another codec", other_codec},
     {"an update made twice", update_twice},

@@ -1,6 +1,7 @@
 /* rearrange.c - instructions that move or change numbers within one rank, on the host: slices,
- * sums of two buffers, zeros, packed and encoded results. */
+ * sums of two buffers, zeros, packed and encoded results, gradients joined by Adasum. */
 #include "run/cpu/rearrange.h"
+#include "run/cpu/adasum_insts.h"
 #include "run/cpu/encode.h"
 #include "run/cpu/pack_bits.h"
 
@@ -136,6 +137,12 @@ bool sk_do_rearrange(sk_run *r, const sk_inst *in)
         return true;
     case SK_DO_DECODE:
         sk_run_decode(r, in);
+        return true;
+    case SK_DO_PRODUCTS:
+        sk_run_products(r->p, in, r->base, r->team);
+        return true;
+    case SK_DO_ADASUM:
+        sk_run_adasum(r->p, in, r->base, r->team);
         return true;
     default:
         return false;
