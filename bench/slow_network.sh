@@ -169,7 +169,7 @@ mpi=(--host 10.77.0.1,10.77.0.2,10.77.0.3,10.77.0.4 -n 4 --map-by node --bind-to
 train() { # layout, steps, seed, run, more keys: sent, frames: bytes of all hosts, at the interface and the shaper
     local before after rc=0
     before=$(counted)
-    printf '%q ' mpirun.openmpi "${mpi[@]}" "$skein" train "${keys[@]}" "${run_keys[@]}" layout="$1" \
+    printf '%q ' exec mpirun.openmpi "${mpi[@]}" "$skein" train "${keys[@]}" "${run_keys[@]}" layout="$1" \
         train.steps="$2" train.seed="$3" run="$4" "${@:5}" >"$work/command"
     "$work/enter" 10.77.0.1 sh "$work/command" >"$work/log" 2>&1 </dev/null &
     job=$!
@@ -226,7 +226,7 @@ measure() { # layout, rate, seed
     case $1 in *sync*) n=$steps ;; esac
     rm -rf "$run"
     train "$1" "$steps" "$3" "$run"
-    [ -z "$out" ] || cp "$run/metrics.jsonl" "$out/$(sed 's/[^a-z0-9]/-/g' <<<"$1").$2.seed$3.jsonl"
+    [ -z "$out" ] || cp "$run/metrics.jsonl" "$out/${1//[^a-z0-9]/-}.$2.seed$3.jsonl"
     validations=$(grep -c val_loss "$run/metrics.jsonl")
     echo "$(learned "$run/metrics.jsonl") $(simulated "$1" "$2") $sent $frames ${base[$1]}" |
         awk -v way="$1" -v rate="$2" -v seed="$3" -v steps="$steps" -v bits="$(bits "$2")" -v n="$n" -v v="$validations" -v OFS=, '{
@@ -267,18 +267,17 @@ table() {
 lan
 IFS=';' read -ra list <<<"$ways"
 declare -A base # of a way: sent and frames of a run of one step without a validation, and with one
-shape 10gbit
-for way in "${list[@]}"; do
-    simulated "$way" 10gbit >/dev/null # a layout that is wrong is told before anything runs
-    for val in 0 1; do
-        rm -rf "$work/run"
-        train "$way" 1 1 "$work/run" val.every=$val
-        base[$way]="${base[$way]:-} $sent $frames"
-    done
-done
+for way in "${list[@]}"; do simulated "$way" 1gbit >/dev/null; done # a layout that is wrong is told at once
 for rate in ${rates//,/ }; do
     shape "$rate"
     for way in "${list[@]}"; do
+        # At the rate itself: packets are smaller, and headers more, on a slow link.
+        base[$way]=''
+        for val in 0 1; do
+            rm -rf "$work/run"
+            train "$way" 1 1 "$work/run" val.every=$val
+            base[$way]+=" $sent $frames"
+        done
         for seed in $(seq "$seeds"); do measure "$way" "$rate" "$seed"; done
     done
 done
