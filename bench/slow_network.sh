@@ -1,0 +1,288 @@
+#!/bin/bash
+# slow_network.sh [-r RATES] [-w WAYS] [-s STEPS] [-l LOSS] [-n SEEDS] [-k KEYS] [-d MS] [-o DIR] - training
+# over a slow network: time to a loss, and bytes, by what ranks send each other.
+#
+#   bench/slow_network.sh                                   all ways at four rates, two seeds: an hour
+#   bench/slow_network.sh -r 50mbit -w 'dp=4;dp=4 sync=local:4' -s 48 -n 1     a look, about a minute
+#   bench/slow_network.sh -k 'model=nano train.batch=16' -l 2.2 -s 400          another job
+#
+# Makes four network namespaces, each a host with one rank, and a fifth with the bridge between them; a
+# link is a pair of veths, shaped by tbf in both directions.  The ranks are started by Open MPI, whose daemons go
+# into the namespaces instead of through ssh, and talk TCP.  No interface is made outside of these namespaces and
+# none inside leads out of them, so that no packet leaves the machine.  Namespaces, processes and files
+# are gone when the script ends, also by a signal.  Needs root, iproute2 and Open MPI; ends with 77 where
+# something of this is missing, with 1 if a run fails.
+#
+#   -r  rates of a link in words of tc, with commas (50mbit,200mbit,1gbit,10gbit)
+#   -w  layouts of four ranks, with semicolons: any words, so also codecs that come later
+#   -s  steps of every run (200)
+#   -l  the validation loss that is to be reached (2.6)
+#   -n  number of seeds (2)
+#   -k  keys of the job, over the usual ones: a GPT-2 of 0.46 M parameters on the King James Bible
+#   -d  milliseconds that a packet takes more on its way out of a host; needs netem in the kernel (0)
+#   -o  a folder for runs.csv, table.md, and metrics.jsonl of every run; it must be new or empty
+#
+# Prints a Markdown table, means over the seeds, and behind it the CSV, a line for each run:
+#
+#   steps_to, seconds_to  to the loss, interpolated between validations; validations are not in the seconds
+#   step_ms               mean of the steps but the first
+#   floor_ms              bytes_counted at the rate of the link
+#   simulated_ms          skein simulate, on a machine that has this network (below)
+#   bytes_counted         tx_bytes of a host's interface in a step, mean of the four, with the headers of packets (of
+#                         large ones once: the kernel cuts them into frames where it shapes them).  What start,
+#                         end and validations send is taken off, as runs of one step with and without one have it
+#   frame_bytes           the same at the shaper, with the headers of all frames
+#   bytes_predicted       sent_bytes of skein simulate, by host: payload only
+#   final_loss            of the last validation; that of replicas is of the mean of their weights
+set -eu
+cd "$(dirname "$0")/.."
+skein=$(realpath "${SKEIN:-build/release/skein}")
+rates=50mbit,200mbit,1gbit,10gbit steps=200 loss=2.6 seeds=2 more='' delay=0 out=''
+ways='dp=4;dp=4 grads=f16;dp=4 grads=int8;dp=4 grads=int4 feedback;dp=4 sync=local:4;dp=4 sync=local:16'
+ways="$ways;dp=4 sync=diloco:16;dp=4 sync=diloco:50;dp=4 sync=stream:16"
+usage() { sed -n '2,/^set -eu/{/^#/!d;s/^# \{0,1\}//;p}' "$0"; }
+fail() { echo "slow_network.sh: $2" >&2; exit "$1"; }
+while getopts r:w:s:l:n:k:d:o:h o; do
+    case $o in
+    r) rates=$OPTARG ;;
+    w) ways=$OPTARG ;;
+    s) steps=$OPTARG ;;
+    l) loss=$OPTARG ;;
+    n) seeds=$OPTARG ;;
+    k) more=$OPTARG ;;
+    d) delay=$OPTARG ;;
+    o) out=$OPTARG ;;
+    h) usage; exit 0 ;;
+    *) usage >&2; exit 64 ;;
+    esac
+done
+[ "$steps" -ge 2 ] || fail 64 "-s $steps: two steps at least, bytes of the first are taken off"
+[ "$(id -u)" = 0 ] || fail 77 "network namespaces need root"
+for tool in ip tc unshare mpirun.openmpi; do
+    command -v $tool >/dev/null || fail 77 "there is no $tool (packages iproute2, util-linux, openmpi-bin)"
+done
+[ -x "$skein" ] || fail 77 "there is no $skein"
+[ -e "$(dirname "$skein")/skein_openmpi.so" ] || fail 77 "the module openmpi was not built"
+if [ -n "$out" ]; then
+    mkdir -p "$out"
+    out=$(realpath "$out")
+    [ -z "$(ls -A "$out")" ] || fail 64 "$out is not empty"
+fi
+
+work=$(mktemp -d)
+net=skein-slow-$$ # namespaces: $net-0 to $net-3, hosts; $net-lan, the bridge
+hosts="0 1 2 3"
+job=''
+leave() {
+    trap '' INT TERM HUP
+    local i pid
+    [ -z "$job" ] || kill "$job" 2>/dev/null || true
+    for i in $hosts lan; do
+        for pid in $(ip netns pids "$net-$i" 2>/dev/null); do kill -9 "$pid" 2>/dev/null || true; done
+        ip netns del "$net-$i" 2>/dev/null || true
+    done
+    rm -rf "$work"
+}
+trap leave EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+keys=(model=nano model.hidden_size=128 model.num_hidden_layers=2 model.num_attention_heads=4
+    train.batch=8 train.seq=64)
+# shellcheck disable=SC2206 # words
+keys+=($more)
+run_keys=(data.train=kjv train.threads=1 optim.lr=0.003 val.every=8 val.batches=8 sample.every=0 log.every=0 ckpt.every=0)
+# shellcheck disable=SC2206
+run_keys+=($more)
+
+# --- the network
+
+lan() { # once: hosts, bridge and links
+    local i
+    ip netns add "$net-lan" || fail 77 "no network namespace can be made"
+    ip -n "$net-lan" link add name lan type bridge || fail 77 "the kernel has no bridges"
+    ip -n "$net-lan" link set lan up
+    for i in $hosts; do
+        ip netns add "$net-$i"
+        ip -n "$net-$i" link set lo up
+        ip link add eth0 netns "$net-$i" type veth peer name "port$i" netns "$net-lan"
+        ip -n "$net-lan" link set "port$i" master lan up
+        ip -n "$net-$i" addr add "10.77.0.$((i + 1))/24" dev eth0
+        ip -n "$net-$i" link set eth0 up
+    done
+}
+
+bits() { # of a rate of tc, per second
+    awk -v r="$1" 'BEGIN {
+        n = r + 0; u = tolower(r); sub(/^[0-9.]+/, "", u)
+        k = u == "kbit" ? 1e3 : u == "mbit" ? 1e6 : u == "gbit" ? 1e9 : 0
+        if (n * k <= 0) exit 1
+        printf "%.0f\n", n * k
+    }' || fail 64 "rate $1: a number and kbit, mbit or gbit"
+}
+
+# A bucket of a millisecond, 32 kB at least; queues of 4 MB, so that bursts of collectives are not dropped.
+shape() { # rate
+    local i burst
+    burst=$(($(bits "$1") / 8000))
+    [ "$burst" -ge 32768 ] || burst=32768
+    for i in $hosts; do
+        tc -n "$net-$i" qdisc del dev eth0 root 2>/dev/null || true
+        if [ "$delay" = 0 ]; then
+            tc -n "$net-$i" qdisc add dev eth0 root handle 10: tbf rate "$1" burst "$burst" limit 4mb
+        else
+            tc -n "$net-$i" qdisc add dev eth0 root handle 1: netem delay "${delay}ms" limit 100000 ||
+                fail 77 "the kernel has no netem: -d $delay is not possible"
+            tc -n "$net-$i" qdisc add dev eth0 parent 1:1 handle 10: tbf rate "$1" burst "$burst" limit 4mb
+        fi
+        tc -n "$net-lan" qdisc replace dev "port$i" root handle 10: tbf rate "$1" burst "$burst" limit 4mb
+    done
+}
+
+counted() { # TX_BYTES FRAME_BYTES, sums over the hosts
+    local i
+    for i in $hosts; do
+        ip netns exec "$net-$i" cat /sys/class/net/eth0/statistics/tx_bytes
+        tc -s -n "$net-$i" qdisc show dev eth0 | awk '/^qdisc tbf/ { on = 1 } on && $1 == "Sent" { print $2; exit }'
+    done | awk 'NR % 2 { a += $1; next } { b += $1 } END { printf "%.0f %.0f\n", a, b }'
+}
+
+# What mpirun takes for ssh: ADDRESS COMMAND.  A host has a name and a folder for files of its own.
+cat >"$work/enter" <<END
+#!/bin/sh
+i=\$((\${1##*.} - 1))
+shift
+mkdir -p "$work/tmp\$i"
+export TMPDIR="$work/tmp\$i"
+exec ip netns exec $net-\$i unshare --uts sh -c "hostname node\$i && exec \$*"
+END
+chmod +x "$work/enter"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export XDG_CONFIG_HOME=$work/config XDG_CACHE_HOME=$work/cache
+# shellcheck disable=SC2054 # commas are mpirun's
+mpi=(--host 10.77.0.1,10.77.0.2,10.77.0.3,10.77.0.4 -n 4 --map-by node --bind-to none
+    --mca plm rsh --mca plm_rsh_agent "$work/enter" --mca oob_tcp_if_include eth0
+    --mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include eth0 --mca mpi_yield_when_idle 1)
+
+# --- one run
+
+train() { # layout, steps, seed, run, more keys: sent, frames: bytes of all hosts, at the interface and the shaper
+    local before after rc=0
+    before=$(counted)
+    printf '%q ' exec mpirun.openmpi "${mpi[@]}" "$skein" train "${keys[@]}" "${run_keys[@]}" layout="$1" \
+        train.steps="$2" train.seed="$3" run="$4" "${@:5}" >"$work/command"
+    "$work/enter" 10.77.0.1 sh "$work/command" >"$work/log" 2>&1 </dev/null &
+    job=$!
+    wait $job || rc=$?
+    job=''
+    if [ $rc != 0 ]; then
+        tail -n 20 "$work/log" >&2
+        fail 1 "layout $1: the run ended with code $rc"
+    fi
+    after=$(counted)
+    # shellcheck disable=SC2086 # four numbers
+    set -- $before $after
+    sent=$(($3 - $1)) frames=$(($4 - $2))
+}
+
+# The part of a frame of 1,514 bytes that is payload, 1,448 bytes, is what messages get of a rate.
+simulated() { # layout, rate: MS BYTES of a host in a step, mean over steps
+    cat >"$work/machine" <<END
+like: cpu
+name: four hosts at $2
+ranks_per_host: 1
+rate_between: $(awk -v b="$(bits "$2")" 'BEGIN { printf "%.0f", b / 8 * 1448 / 1514 }')
+alpha_between: $(awk -v d="$delay" 'BEGIN { print 1e-4 + d / 1e3 }')
+END
+    "$skein" simulate "${keys[@]}" train.threads=1 layout="$1" --cluster "$work/machine" -o csv |
+        awk -F, '$1 == "all" { printf "%.3f %.0f\n", 1e3 * $5, $12 / 4 }'
+}
+
+learned() { # metrics.jsonl: STEPS_TO SECONDS_TO STEP_MS FINAL_LOSS; - where the loss was not reached
+    awk -v want="$loss" '
+        match($0, /"step":[0-9]+/) { step = substr($0, RSTART + 7, RLENGTH - 7) + 0 }
+        match($0, /"ms":[0-9.e+]+/) {
+            ms = substr($0, RSTART + 5, RLENGTH - 5)
+            s += ms / 1000
+            if (step > 1) { all += ms; n++ }
+        }
+        match($0, /"val_loss":[0-9.]+/) {
+            x = substr($0, RSTART + 11, RLENGTH - 11) + 0
+            if (x <= want && !done) {
+                part = seen && before > x ? (before - want) / (before - x) : 1
+                done = sprintf("%.1f %.3f", at + part * (step - at), t + part * (s - t))
+            }
+            seen = 1; before = x; at = step; t = s
+        }
+        END { printf "%s %.2f %.4f\n", done ? done : "- -", all / n, before }' "$1"
+}
+
+csv="way,rate,seed,steps,steps_to,seconds_to,step_ms,floor_ms,simulated_ms,bytes_counted,frame_bytes,bytes_predicted,final_loss"
+echo "$csv" >"$work/runs.csv"
+
+# Replicas send nothing but a loss in their first step, so that all of their bytes are in the rest of a run.
+measure() { # layout, rate, seed
+    local run="$work/run" n=$((steps - 1)) validations
+    case $1 in *sync*) n=$steps ;; esac
+    rm -rf "$run"
+    train "$1" "$steps" "$3" "$run"
+    [ -z "$out" ] || cp "$run/metrics.jsonl" "$out/${1//[^a-z0-9]/-}.$2.seed$3.jsonl"
+    validations=$(grep -c val_loss "$run/metrics.jsonl")
+    echo "$(learned "$run/metrics.jsonl") $(simulated "$1" "$2") $sent $frames ${base[$1]}" |
+        awk -v way="$1" -v rate="$2" -v seed="$3" -v steps="$steps" -v bits="$(bits "$2")" -v n="$n" -v v="$validations" -v OFS=, '{
+            bytes = ($7 - $9 - v * ($11 - $9)) / 4 / n
+            frames = ($8 - $10 - v * ($12 - $10)) / 4 / n
+            print way, rate, seed, steps, $1, $2, $3, sprintf("%.2f", bytes * 8e3 / bits), $5,
+                sprintf("%.0f", bytes), sprintf("%.0f", frames), $6, $4
+        }' >>"$work/runs.csv"
+    tail -n 1 "$work/runs.csv" >&2
+}
+
+table() {
+    echo "| way | rate | steps to $loss | seconds to $loss | × plain | ms a step | floor ms | simulated ÷ measured | bytes a step and host | predicted | final loss |"
+    echo "| --- | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: |"
+    awk -F, '
+        NR > 1 {
+            k = $1 "," $2
+            if (!(k in n)) order[++m] = k
+            n[k]++
+            if ($5 != "-") { hit[k]++; to[k] += $5; sec[k] += $6 }
+            ms[k] += $7; fl[k] += $8; sim[k] += $9; by[k] += $10; pre[k] += $12; last[k] += $13
+        }
+        END {
+            for (i = 1; i <= m; i++) {
+                k = order[i]; split(k, w, ",")
+                if (!(w[2] in plain)) plain[w[2]] = hit[k] == n[k] ? sec[k] / n[k] : 0
+                # a mean over some of the seeds would flatter: all reach the loss, or it says how many
+                if (hit[k] == n[k]) {
+                    a = sprintf("%.0f", to[k] / n[k]); b = sprintf("%.1f", sec[k] / n[k])
+                    c = plain[w[2]] ? sprintf("%.2f", plain[w[2]] * n[k] / sec[k]) : "–"
+                } else { a = (hit[k] + 0) " of " n[k] " seeds"; b = c = "–" }
+                printf "| `%s` | %s | %s | %s | %s | %.1f | %.1f | %.2f | %.0f | %.0f | %.3f |\n", w[1], w[2], a, b, c,
+                    ms[k] / n[k], fl[k] / n[k], sim[k] / ms[k], by[k] / n[k], pre[k] / n[k], last[k] / n[k]
+            }
+        }' "$work/runs.csv"
+}
+
+lan
+IFS=';' read -ra list <<<"$ways"
+declare -A base # of a way: sent and frames of a run of one step without a validation, and with one
+for way in "${list[@]}"; do simulated "$way" 1gbit >/dev/null; done # a layout that is wrong is told at once
+for rate in ${rates//,/ }; do
+    shape "$rate"
+    for way in "${list[@]}"; do
+        # At the rate itself: packets are smaller, and headers more, on a slow link.
+        base[$way]=''
+        for val in 0 1; do
+            rm -rf "$work/run"
+            train "$way" 1 1 "$work/run" val.every=$val
+            base[$way]+=" $sent $frames"
+        done
+        for seed in $(seq "$seeds"); do measure "$way" "$rate" "$seed"; done
+    done
+done
+table >"$work/table.md"
+[ -z "$out" ] || cp "$work/table.md" "$work/runs.csv" "$out"
+cat "$work/table.md"
+echo
+cat "$work/runs.csv"
