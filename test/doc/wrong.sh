@@ -12,9 +12,9 @@ cat >"$temp/good.md" <<'END_OF_PAGE'
 
 `skein plan model=tiny --svg FILE` is in `doc/pictures.md`.
 
-    $ skein list codec | grep int
-      int4  4 bits, a scale for 128 elements: 0.516 bytes an element
-      int8  8 bits, a scale for 256 elements: 1.008 bytes an element
+    $ skein list codec | grep int | tr -s ' '
+     int4 4 bits, a scale for 128 elements: 0.516 bytes an element
+     int8 8 bits, a scale for 256 elements: 1.008 bytes an element
     $ printf '%s\n' 1 2 3 |
     >     sed 's/2/two/'
     1
@@ -73,8 +73,8 @@ try "$temp/good.md" || { cat "$temp/said"; echo "the good page fails"; exit 1; }
 grep -q "^6 commands run, 0 wrong, 2 not run: 1 needs a_program" "$temp/said" || { cat "$temp/said"; exit 1; }
 
 wrong "a number" 's/0.516/0.517/' "wrong.md:6"
-wrong "a line too many" '/^      int8/a\      int9' "program  nothing"
-wrong "a line too few" '/^      int8/d' "page     nothing"
+wrong "a line too many" '/^     int8/a\     int9' "program  nothing"
+wrong "a line too few" '/^     int8/d' "page     nothing"
 wrong "the last line behind any" 's/^    3$/    4/' "program  3"
 wrong "a loss" 's/5.07651/5.07661/' "loss 5.07661 of 12"
 wrong "a count beside a loss" 's/of 12 in 99/of 13 in 99/' "loss 5.07651 of 13"
@@ -95,7 +95,7 @@ wrong "an option in a sentence" 's/--svg/--swg/' "skein plan does not know --swg
 wrong "a file in a sentence" 's/pictures/picture/' "there is no doc/picture.md"
 wrong "a command that fails" 's/train.batch=4/train.botch=4/' "train.botch"
 
-sed 's/0.516/0.517/; /^      int8/d; s/e4m3/e5m2/; s/of 12 in 99/of 13 in 99/; s/^| 7/| 6/' "$temp/good.md" >"$temp/wrong.md"
+sed 's/0.516/0.517/; /^     int8/d; s/e4m3/e5m2/; s/of 12 in 99/of 13 in 99/; s/^| 7/| 6/' "$temp/good.md" >"$temp/wrong.md"
 try --update "$temp/wrong.md" && { echo "an update hides that a page was wrong"; exit 1; }
 try "$temp/wrong.md" || { cat "$temp/said"; echo "an updated page fails"; exit 1; }
 diff "$temp/good.md" "$temp/wrong.md" >"$temp/said" || true
