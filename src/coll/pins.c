@@ -120,7 +120,8 @@ bool sk_pins_any(const sk_pins *p)
 {
     bool any = p->all != SK_PIN_NONE;
     for (int k = 0; k < SK_N_COLLS; k++)
-        for (int a = -1; a < SK_PIN_AXES; a++) any |= sk_pins_of(p, k, a) != SK_PIN_NONE;
+        for (int a = -1; a < SK_PIN_AXES; a++)
+            any |= sk_pins_of(p, (sk_coll_kind)k, a) != SK_PIN_NONE;
     return any;
 }
 
@@ -128,7 +129,7 @@ uint64_t sk_pins_hash(uint64_t h, const sk_pins *p)
 {
     for (int k = 0; k < SK_N_COLLS; k++)
         for (int a = -1; a < SK_PIN_AXES; a++) {
-            int pin = sk_pins_of(p, k, a);
+            int pin = sk_pins_of(p, (sk_coll_kind)k, a);
             h = sk_hash(h, &pin, sizeof pin);
         }
     return h;
