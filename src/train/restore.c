@@ -388,6 +388,9 @@ static sk_status fill_mean(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard 
                            const sk_ckpt_tensor *t, float *to, int64_t n)
 {
     sk_tensor_shard one = sk_shard_each(b), each = one;
+    if (t->full[0] < 1)
+        return sk_fail(SK_EDATA, "%s: '%s' has no replicas, needed is one at least", c->path,
+                       t->name);
     float *x = sk_alloc_n(a, sizeof(float), (size_t)n + 1);
     each.name = t->name;
     each.type = SK_F32;
