@@ -22,6 +22,12 @@ static __device__ inline stretch stretch_of(const sk_code_job &j, const stretche
     return x;
 }
 
+/* x times n.  A NaN keeps its bits, as on x86. */
+static __device__ inline float upscaled(float x, int64_t n)
+{
+    return x == x ? __fmul_rn(x, (float)n) : __uint_as_float(__float_as_uint(x) | 0x400000u);
+}
+
 template <typename T>
 static __global__ void encode_stretches(const __grid_constant__ sk_code_job j,
                                         const __grid_constant__ stretches s)
@@ -37,7 +43,7 @@ static __global__ void encode_stretches(const __grid_constant__ sk_code_job j,
             if (!sent && !j.error) continue;
             float x = sk_wide(((const T *)j.x)[e]);
             if (j.error && !j.adds) x = sk_code_owed(x, j.error[e], scale);
-            float y = !sent ? 0 : j.error || j.adds ? x : __fmul_rn(x, (float)t.size);
+            float y = !sent ? 0 : j.error || j.adds ? x : upscaled(x, t.size);
             if (sent) sk_bytes_put(j.code + t.row * j.bytes + at % s.k * 4, __float_as_uint(y), 4);
             if (j.error) j.error[e] = __fmaf_rn(unscale, __fsub_rn(x, y), j.adds ? j.error[e] : 0);
         }
