@@ -125,20 +125,27 @@ for at in 30 60 90; do
 done
 
 # --- random schedules, layouts and losses: the bits of one rank, also when resumed somewhere
-one_of() { # words
-    local words=("$@")
-    echo "${words[RANDOM % $#]}"
+one_of() { # name of a variable, words; not in a subshell, whose RANDOM the next one would not go on from
+    local name=$1 words=("${@:2}")
+    printf -v "$name" %s "${words[RANDOM % (${#words[@]})]}"
 }
-RANDOM=${SKEIN_SEED:-1}
+RANDOM=${SKEIN_SEED:-1} ranks=
 if [ -z "${SKEIN_LONG:-}" ]; then draws=4; else draws=40; fi
 for i in $(seq $draws); do
     a=$((1 + RANDOM % 4)) b=$((a + 1 + RANDOM % 4))
+    one_of first "0: 6, " ""
+    one_of optim adamw sgd lamb lion muon soap novograd
+    one_of ema 0 0.9
+    one_of smoothing 0 0.1
+    one_of z_loss 0 0.01
+    one_of decay 1 0.7
+    one_of scaling none sqrt linear
+    one_of layout dp=2 "dp=2 zero=2 micro=2" "tp=2 dp=2 zero=3" "pp=2 micro=2" "pp=2 dp=2 micro=2" "cp=2" "dp=3 zero=1"
+    one_of ranks "" "$((RANDOM % 9 + 1)): $layout recompute=full"
     drawn=(train.steps=10 order=canonical ckpt.every=3 ckpt.keep=0
-        train.batch_schedule="$(one_of "0: 6, " "")$a: $((7 + RANDOM % 4)), $b: $((2 + RANDOM % 4))"
-        optim.name="$(one_of adamw sgd lamb lion muon soap novograd)" optim.ema="$(one_of 0 0.9)" train.label_smoothing="$(one_of 0 0.1)" train.z_loss="$(one_of 0 0.01)"
-        optim.layer_decay="$(one_of 1 0.7)" optim.batch_scaling="$(one_of none sqrt linear)")
-    layout=$(one_of dp=2 "dp=2 zero=2 micro=2" "tp=2 dp=2 zero=3" "pp=2 micro=2" "pp=2 dp=2 micro=2" "cp=2" "dp=3 zero=1")
-    ranks=$(one_of "" "$((RANDOM % 9 + 1)): $layout recompute=full")
+        train.batch_schedule="$first$a: $((7 + RANDOM % 4)), $b: $((2 + RANDOM % 4))"
+        optim.name="$optim" optim.ema="$ema" train.label_smoothing="$smoothing" train.z_loss="$z_loss"
+        optim.layer_decay="$decay" optim.batch_scaling="$scaling")
     rm -rf one two
     train one "${drawn[@]}"
     train two "${drawn[@]}" layout="$layout" train.relayout="$ranks"
