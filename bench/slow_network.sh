@@ -20,7 +20,7 @@
 #   -n  number of seeds (2)
 #   -k  keys of the job, over the usual ones: a GPT-2 of 0.46 M parameters on the King James Bible
 #   -d  milliseconds that a packet takes more on its way out of a host; needs netem in the kernel (0)
-#   -o  a folder for runs.csv, table.md, and metrics.jsonl of every run; it must be new or empty
+#   -o  a folder for runs.csv, table.md, picture.svg, and metrics.jsonl of every run; it must be new or empty
 #
 # Prints a Markdown table, means over the seeds, and behind it the CSV, a line for each run:
 #
@@ -282,7 +282,10 @@ for rate in ${rates//,/ }; do
     done
 done
 table >"$work/table.md"
-[ -z "$out" ] || cp "$work/table.md" "$work/runs.csv" "$out"
+if [ -n "$out" ]; then
+    cp "$work/table.md" "$work/runs.csv" "$out"
+    awk -v loss="$loss" -f bench/slow_network.awk "$work/runs.csv" >"$work/picture.svg" && cp "$work/picture.svg" "$out"
+fi
 cat "$work/table.md"
 echo
 cat "$work/runs.csv"
