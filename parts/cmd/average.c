@@ -96,6 +96,11 @@ static sk_status outside_runs(sk_arena *a, const char *out)
     size_t n = strlen(out);
     while (n > 1 && out[n - 1] == '/') n--;
     while (n && out[n - 1] != '/') n--;
+    if (sk_is_there(sk_print(a, "%s/metrics.jsonl", out)))
+        return sk_fail(SK_EUSAGE,
+                       "average: %s is a run; the first word is the directory to write, the models "
+                       "follow it",
+                       out);
     const char *in = n ? sk_print(a, "%.*s", (int)n, out) : "./";
     if (!sk_is_there(sk_print(a, "%smetrics.jsonl", in)) &&
         !sk_is_there(sk_print(a, "%s../metrics.jsonl", in)))
@@ -108,7 +113,7 @@ static sk_status outside_runs(sk_arena *a, const char *out)
 static const char *kind_of(const sk_average_of *x)
 {
     if (!x->is_ckpt || !sk_hf_ckpt_averages(&x->ckpt)) return "";
-    return x->averages ? "  the averages of its weights (EMA)" : "  its training weights";
+    return x->averages ? "  the averages of its weights" : "  its training weights";
 }
 
 static sk_status run(sk_arena *a, int argc, char **argv)

@@ -21,11 +21,12 @@ static const char usage[] =
     "usage: skein rate [FILE.yaml] [key=value ...] [-n RANKS] [--from LR] [--to LR] [--steps N]\n"
     "                  [--stop FACTOR] [--svg FILE] [-o csv|json|md]\n\n"
     "Learning-rate range test (Smith 2015): trains the job for N steps while the rate grows\n"
-    "exponentially, shows the loss over the rate, and suggests optim.lr: where the loss has done\n"
-    "nine tenths of its fall, or, if it diverges later, the middle of that rate and a third of "
-    "the\n"
-    "one at which the loss rises again.  The test ends when the loss diverges.  It uses the job's "
-    "data, layout and device, and writes\n"
+    "exponentially, shows the loss over the rate, and suggests optim.lr: two thirds of the rate "
+    "at\n"
+    "which the loss has done nine tenths of its fall, at most a third of the one where it is\n"
+    "lowest; or, if it diverges, between that rate and a third of the one at which the loss rises\n"
+    "again.  The test ends when the loss diverges.  It uses the job's data, layout and device, "
+    "and writes\n"
     "nothing but the picture: schedule, warmup, run, ckpt.*, val.*, log.* and sample.* are not\n"
     "used; of train.batch_schedule and train.relayout the first batch and layout are.  Rates of\n"
     "optim.groups keep their ratio to optim.lr, and are suggested with it.\n"
@@ -235,6 +236,8 @@ static bool is_ours(const char *word, bool groups, bool *and_next)
     for (const sk_option *o = options; o->name && name > word; o++)
         if (strlen(o->name) == n && !strncmp(o->name, name, n)) return true;
     if (!equals && name == word) return false; /* FILE.yaml */
+    if (has_key(word, "run"))
+        return true; /* the test has no run directory, the training a new one */
     return has_key(word, "optim.lr") || (groups && has_key(word, "optim.groups"));
 }
 
@@ -279,7 +282,7 @@ static void print_end(FILE *to, const sk_range_curve *c, const sk_range *r)
 }
 
 static void print_advice(FILE *to, const sk_range_curve *c, const sk_range_advice *d,
-                         const sk_range *r, const char *command, bool groups)
+                         const sk_range *r, const char *command, bool groups, bool sequential)
 {
     double low = d->smooth[d->lowest], at = c->v[d->lowest].lr;
     print_end(to, c, r);
@@ -297,6 +300,12 @@ static void print_advice(FILE *to, const sk_range_curve *c, const sk_range_advic
         fprintf(to, "edge      at %.3g: a tenth of the fall is lost again\n", c->v[d->edge].lr);
     if (d->lowest == c->n - 1 && !c->diverged)
         fprintf(to, "note      the loss is lowest at the last rate: a higher --to may show more\n");
+    else if (d->edge < 0 && !c->diverged)
+        fprintf(to, "note      the loss does not rise again: a higher --to may show more\n");
+    if (sequential)
+        fprintf(to,
+                "note      data.order is sequential: losses also follow the text, so a fall may "
+                "be its own; data.order=shuffle tells more\n");
     if (groups)
         fprintf(to, "note      rates are those of optim.lr; those of optim.groups keep their ratio "
                     "to it, and are scaled alike\n");
@@ -350,8 +359,8 @@ static sk_status run(sk_arena *a, int argc, char **argv)
         printf("%s · %d steps from %.3g to %.3g\n", title, r.steps, r.from, r.to);
         print_curve(c, &d);
     }
-    print_advice(format ? stderr : stdout, c, &d, &r, command,
-                 sk_rate_groups(a, job, d.lr) != NULL);
+    print_advice(format ? stderr : stdout, c, &d, &r, command, sk_rate_groups(a, job, d.lr) != NULL,
+                 !strcmp(job->data_order, "sequential"));
     return svg ? sk_picture_rate(a, title, c, &d, svg) : SK_OK;
 }
 

@@ -35,20 +35,22 @@ static const sk_cmd *find(const char *name)
     return NULL;
 }
 
-static const char *near(sk_arena *a, const char *name)
+static int near(sk_arena *a, const char *name, const char *out[2])
 {
     int n = 0;
     while (sk_cmd_parts[n]) n++;
     const char **names = sk_many(a, const char *, n);
     for (int i = 0; i < n; i++) names[i] = sk_cmd_parts[i]->name;
-    return sk_nearest(name, names, n);
+    return sk_nearest_all(name, names, n, out, 2);
 }
 
 static sk_status unknown(sk_arena *a, const char *name)
 {
-    const char *meant = near(a, name);
-    if (meant)
-        return sk_fail(SK_EUSAGE, "there is no command '%s' (did you mean '%s'?)", name, meant);
+    const char *meant[2];
+    int n = near(a, name, meant);
+    if (n > 0)
+        return sk_fail(SK_EUSAGE, "there is no command '%s' (did you mean '%s'%s%s%s?)", name,
+                       meant[0], n > 1 ? " or '" : "", n > 1 ? meant[1] : "", n > 1 ? "'" : "");
     return sk_fail(SK_EUSAGE, "there is no command '%s'; skein --help lists them", name);
 }
 
@@ -82,7 +84,8 @@ static sk_status help(sk_arena *a, int n, char **words)
     bool any = keys || parts;
     if (!any && say)
         return sk_fail(SK_EUSAGE, "help: \"%.80s\" is written as %s here", words[0], say);
-    const char *hint = any || near(a, words[0]) ? "" : sk_conf_hint(a, words[0], NULL);
+    const char *hint =
+        any || near(a, words[0], (const char *[2]){0}) ? "" : sk_conf_hint(a, words[0], NULL);
     if (*hint) return sk_fail(SK_EUSAGE, "help: there is no key '%s'%s", words[0], hint);
     if (!any) return unknown(a, words[0]);
     if (n > 1) return sk_fail(SK_EUSAGE, "help: \"%.80s\" is one word too many", words[1]);

@@ -33,7 +33,9 @@ static kind kind_of(const char *key)
     if (!strncmp(key, "model.", 6)) return kind_of_model(key + 6);
     if (own && sk_knob_list(own) == 1) return own->whole ? WHOLE : REAL;
     if (sk_conf_among("model optim.name device comm.algorithm", key)) return WORD;
-    if (!k || k->kind == SK_KEY_LAYOUT || (k->kind == SK_KEY_TEXT && !k->one_of)) return TEXT;
+    if (!k || k->kind == SK_KEY_LAYOUT ||
+        (k->kind == SK_KEY_TEXT && !k->one_of && !k->one_of_parts))
+        return TEXT;
     return k->kind == SK_KEY_INT ? WHOLE : k->kind == SK_KEY_REAL ? REAL : WORD;
 }
 

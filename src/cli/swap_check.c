@@ -6,6 +6,8 @@
 #include "base/file_io.h"
 #include "cli/swap.h"
 
+#include <string.h>
+
 static sk_status check(sk_swap *w, int phase)
 {
     sk_sweep s;
@@ -19,6 +21,10 @@ static sk_status check(sk_swap *w, int phase)
                        s.file, job->resume);
     if (phase < 3 && sk_job_validates_only(job))
         return sk_fail(SK_EUSAGE, "train.steps is 0, and the phase trains; 1 or more are needed");
+    if (phase == 2 && w->workers > 1 && !strcmp(job->data_order, "sequential"))
+        return sk_fail(SK_ECONF, "data.order is sequential, so that all workers read the same "
+                                 "samples in the same order and end alike; data.order=shuffle is "
+                                 "needed");
     return sk_sweep_rehearse(job);
 }
 

@@ -1,7 +1,9 @@
 /* sweep_jobs.c - from axes to jobs: every combination, or some that are drawn. */
 #include "cli/sweep.h"
+#include "base/file_io.h"
 #include "base/hash.h"
 #include "base/rng.h"
+#include "train/setup.h"
 
 #include <string.h>
 
@@ -194,6 +196,22 @@ static sk_status check_values(sk_sweep *s)
     return SK_OK;
 }
 
+/* Names of optimizers, and layouts: what a job would be refused for behind hours of others. */
+static sk_status check_names(sk_sweep *s)
+{
+    for (int x = 0; x < s->axes.n; x++) {
+        const sk_axis *axis = &s->axes.v[x];
+        bool layout = !strcmp(axis->key, "layout"), optim = !strcmp(axis->key, "optim.name");
+        for (int i = 0; (layout || optim) && i < axis->n; i++) {
+            const char *value = axis->values[i];
+            sk_layout *l = sk_new(s->arena, sk_layout);
+            if (optim) SK_TRY(sk_setup_optim(value, &(const sk_optim *){NULL}));
+            else if (!sk_is_there(value)) SK_TRY(sk_layout_read(value, 0, l));
+        }
+    }
+    return SK_OK;
+}
+
 /* ---- validation */
 
 /* By default a validation is up to 8 batches: with several batch sizes jobs would be compared on
@@ -224,6 +242,7 @@ sk_status sk_sweep_expand(sk_sweep *s)
                            "command line: the range of %s has no number of values; log:LOW:HIGH:N "
                            "is needed%s",
                            s->axes.v[i].key, i == seeds ? "" : ", or --random N");
+    SK_TRY(check_names(s));
     SK_TRY(s->random ? expand_random(s) : expand_grid(s));
     SK_TRY(check_values(s));
     same_validation(s);

@@ -255,17 +255,16 @@ static sk_status make_layout(sk_setup *s)
     return choose_threads(s, host.cores);
 }
 
-static sk_status find_optim(sk_setup *s)
+sk_status sk_setup_optim(const char *name, const sk_optim **out)
 {
-    const char *names[32];
+    const char *names[128];
     int n = 0;
-    s->optim = sk_optim_find(s->job->optim_name);
-    if (s->optim) return SK_OK;
-    while (n < 32 && sk_optim_parts[n]) names[n] = sk_optim_parts[n]->name, n++;
-    const char *near = sk_nearest(s->job->optim_name, names, n);
-    return sk_fail(SK_ECONF, "optim.name '%s' is unknown%s%s%s; skein list optim shows them",
-                   s->job->optim_name, near ? " (did you mean '" : "", near ? near : "",
-                   near ? "'?)" : "");
+    *out = sk_optim_find(name);
+    if (*out) return SK_OK;
+    while (n < 128 && sk_optim_parts[n]) names[n] = sk_optim_parts[n]->name, n++;
+    const char *near = sk_nearest(name, names, n);
+    return sk_fail(SK_ECONF, "optim.name '%s' is unknown%s%s%s; skein list optim shows them", name,
+                   near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
 /* An optimizer whose average takes the place of a decaying rate. */
@@ -381,7 +380,7 @@ sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out)
     *out = (sk_setup){.arena = a, .job = job};
     SK_TRY(check_device(job));
     SK_TRY(check_adascale(job));
-    SK_TRY(find_optim(out));
+    SK_TRY(sk_setup_optim(job->optim_name, &out->optim));
     SK_TRY(check_schedule(out));
     sk_graph_init(&out->graph, a);
     SK_TRY(make_layout(out));

@@ -70,6 +70,8 @@ sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out);
 sk_compile_opts sk_setup_opts(const sk_setup *s);
 /* Ranks that each take a part of every micro-batch; `batch` is the letter of its rows. */
 int64_t sk_batch_shards(const sk_layout *l, char batch);
+/* The optimizer of this name; else the error says which is near. */
+sk_status sk_setup_optim(const char *name, const sk_optim **out);
 sk_knobs sk_setup_knobs(const sk_job *job); /* for sk_run_opts */
 /* The learning rates of so many steps; 0: not known yet. */
 sk_status sk_setup_rates(const sk_job *job, int64_t steps, sk_lr_schedule *out);

@@ -30,7 +30,7 @@ cmp only/model.safetensors b/final/model.safetensors || fail "a weight of 0 coun
 # ---- averages of weights: taken as final/ has them, or not, and told
 does train "${job[@]}" optim.ema=0.9 run=e
 does average mean-e e
-grep -q '^  1      e/ckpt/step-0000000006  the averages of its weights (EMA)$' said || fail "which weights: $(cat said)"
+grep -q '^  1      e/ckpt/step-0000000006  the averages of its weights$' said || fail "which weights: $(cat said)"
 cmp mean-e/model.safetensors e/final/model.safetensors || fail "the averages are not those of final/"
 does average mean-w e --training-weights
 grep -q '^  1      e/ckpt/step-0000000006  its training weights$' said || fail "which weights: $(cat said)"
@@ -78,6 +78,7 @@ does average half2 half half
 does export half2 half3 --dtype bf16
 cmp half2/model.safetensors half3/model.safetensors || fail "the mean of bf16 models is not bf16"
 does average wide half a --dtype f32
+refused 64 "a is a run; the first word is the directory to write" a b
 refused 64 "--dtype f32" no half a
 
 # ---- models that differ

@@ -158,6 +158,7 @@ refused 64 "phase 2: train.steps is 0" "${job[@]}" run=no --large "$large" --sma
 refused 64 "phase 1: train.steps is 0" "${job[@]}" run=no --large "$large train.steps=0" --small "$small"
 swap "${job[@]}" run=ada --large "$large" --small "$small train.batch=4 train.noise=1 optim.adascale=2 layout=micro=2" --workers 1
 refused 64 "has 256 words or more" "${job[@]}" run=no --large "$large $(printf 'train.seq=16 %.0s' $(seq 256))" --small "$small"
+refused 78 "phase 2: data.order is sequential, so that all workers" "${job[@]}" data.order=sequential run=no --large "$large" --small "$small"
 refused 64 "--small is missing" "${job[@]}" run=no --large "$large"
 refused 64 "--large is missing" "${job[@]}" run=no --small "$small"
 refused 64 "seed" "${job[@]}" run=no --large "$large" --small "$small train.seed=3"
