@@ -157,9 +157,7 @@ static bool able(const sk_coll *a, const sk_coll_ask *ask, sk_reduce reduce)
     return sk_coll_can(a, ask);
 }
 
-/* May it be taken without being asked for?  It must keep the order of sums and say what it costs;
- * one that packs is for what is known to be sparse. */
-static bool by_itself(const sk_coll *a, sk_coll_kind kind, sk_reduce reduce)
+bool sk_chosen_by_itself(const sk_coll *a, sk_coll_kind kind, sk_reduce reduce)
 {
     bool order = a->order == SK_ORDER_TREE || !sk_kind_sums(kind) || reduce == SK_ADASUM;
     return order && a->price && a->build && !a->native && !a->packs;
@@ -176,7 +174,7 @@ int sk_choose(const sk_costs *c, const sk_coll_ask *ask, int hosts, sk_reduce re
     }
     for (int i = 0; sk_coll_parts[i]; i++) {
         const sk_coll *a = sk_coll_parts[i];
-        if (!by_itself(a, ask->kind, reduce) || !able(a, ask, reduce)) continue;
+        if (!sk_chosen_by_itself(a, ask->kind, reduce) || !able(a, ask, reduce)) continue;
         double price = sk_call_price(c, i, ask, hosts, bytes);
         if (price >= least) continue;
         least = price;

@@ -85,6 +85,9 @@ double sk_shm_price(const sk_costs *c, sk_coll_kind kind, int n, int64_t bytes);
 double sk_call_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, int hosts,
                      int64_t bytes);
 
+/* May it be taken without being asked for?  It must keep the order of sums and say what it costs;
+ * one that packs is for what is known to be sparse. */
+bool sk_chosen_by_itself(const sk_coll *a, sk_coll_kind kind, sk_reduce reduce);
 /* An index in sk_coll_parts, SK_BUILTIN or SK_NO_CHOICE.  seconds may be NULL. */
 int sk_choose(const sk_costs *c, const sk_coll_ask *ask, int hosts, sk_reduce reduce, int64_t bytes,
               double *seconds);
