@@ -1,9 +1,10 @@
 #!/bin/bash
-# slow_network.sh [-r RATES] [-w WAYS] [-s STEPS] [-l LOSS] [-n SEEDS] [-k KEYS] [-d MS] [-o DIR] - training
+# slow_network.sh [-r RATES] [-w WAYS] [-s STEPS] [-l LOSS] [-n SEEDS] [-k KEYS] [-d MS] [-c WORDS] [-o DIR] - training
 # over a slow network: time to a loss, and bytes, by what ranks send each other.
 #
 #   bench/slow_network.sh                                   all ways at four rates, two seeds: an hour
 #   bench/slow_network.sh -r 50mbit -w 'dp=4;dp=4 sync=local:4' -s 48 -n 1     a look, about a minute
+#   bench/slow_network.sh -r 200mbit -c '--choice --sizes 4Ki,64Ki,1Mi'          collectives instead of training
 #   bench/slow_network.sh -k 'model=nano train.batch=16' -l 2.2 -s 400          another job
 #
 # Makes four network namespaces, each a host with one rank, and a fifth with the bridge between them; a
@@ -20,6 +21,7 @@
 #   -n  number of seeds (2)
 #   -k  keys of the job, over the usual ones: a GPT-2 of 0.46 M parameters on the King James Bible
 #   -d  milliseconds that a packet takes more on its way out of a host; needs netem in the kernel (0)
+#   -c  runs skein bench coll with these words at every rate, and nothing else; --cluster @ is the machine of the rate
 #   -o  a folder for runs.csv, table.md, picture.svg, and metrics.jsonl of every run; it must be new or empty
 #
 # Prints a Markdown table, means over the seeds, and behind it the CSV, a line for each run:
@@ -37,12 +39,12 @@
 set -eu
 cd "$(dirname "$0")/.."
 skein=$(realpath "${SKEIN:-build/release/skein}")
-rates=50mbit,200mbit,1gbit,10gbit steps=200 loss=2.6 seeds=2 more='' delay=0 out=''
+rates=50mbit,200mbit,1gbit,10gbit steps=200 loss=2.6 seeds=2 more='' delay=0 out='' colls=''
 ways='dp=4;dp=4 grads=f16;dp=4 grads=int8;dp=4 grads=int4 feedback;dp=4 sync=local:4;dp=4 sync=local:16'
 ways="$ways;dp=4 sync=diloco:16;dp=4 sync=diloco:50;dp=4 sync=stream:16"
 usage() { sed -n '2,/^set -eu/{/^#/!d;s/^# \{0,1\}//;p}' "$0"; }
 fail() { echo "slow_network.sh: $2" >&2; exit "$1"; }
-while getopts r:w:s:l:n:k:d:o:h o; do
+while getopts r:w:s:l:n:k:d:c:o:h o; do
     case $o in
     r) rates=$OPTARG ;;
     w) ways=$OPTARG ;;
@@ -51,6 +53,7 @@ while getopts r:w:s:l:n:k:d:o:h o; do
     n) seeds=$OPTARG ;;
     k) more=$OPTARG ;;
     d) delay=$OPTARG ;;
+    c) colls=$OPTARG ;;
     o) out=$OPTARG ;;
     h) usage; exit 0 ;;
     *) usage >&2; exit 64 ;;
@@ -166,6 +169,17 @@ mpi=(--host 10.77.0.1,10.77.0.2,10.77.0.3,10.77.0.4 -n 4 --map-by node --bind-to
 
 # --- one run
 
+collectives() { # rate
+    machine "$1"
+    # shellcheck disable=SC2086 # words
+    printf '%q ' exec mpirun.openmpi "${mpi[@]}" "$skein" bench coll ${colls//@/$work/machine} >"$work/command"
+    echo "rate $1"
+    "$work/enter" 10.77.0.1 sh "$work/command" </dev/null &
+    job=$!
+    wait $job || fail 1 "skein bench coll $colls ended with code $?"
+    job=''
+}
+
 train() { # layout, steps, seed, run, more keys: sent, frames: bytes of all hosts, at the interface and the shaper
     local before after rc=0
     before=$(counted)
@@ -186,14 +200,18 @@ train() { # layout, steps, seed, run, more keys: sent, frames: bytes of all host
 }
 
 # The part of a frame of 1,514 bytes that is payload, 1,448 bytes, is what messages get of a rate.
-simulated() { # layout, rate: MS BYTES of a host in a step, mean over steps
+machine() { # rate
     cat >"$work/machine" <<END
 like: cpu
-name: four hosts at $2
+name: four hosts at $1
 ranks_per_host: 1
-rate_between: $(awk -v b="$(bits "$2")" 'BEGIN { printf "%.0f", b / 8 * 1448 / 1514 }')
+rate_between: $(awk -v b="$(bits "$1")" 'BEGIN { printf "%.0f", b / 8 * 1448 / 1514 }')
 alpha_between: $(awk -v d="$delay" 'BEGIN { print 1e-4 + d / 1e3 }')
 END
+}
+
+simulated() { # layout, rate: MS BYTES of a host in a step, mean over steps
+    machine "$2"
     "$skein" simulate "${keys[@]}" train.threads=1 layout="$1" --cluster "$work/machine" -o csv |
         awk -F, '$1 == "all" { printf "%.3f %.0f\n", 1e3 * $5, $12 / 4 }'
 }
@@ -265,6 +283,13 @@ table() {
 }
 
 lan
+if [ -n "$colls" ]; then
+    for rate in ${rates//,/ }; do
+        shape "$rate"
+        collectives "$rate"
+    done
+    exit 0
+fi
 IFS=';' read -ra list <<<"$ways"
 declare -A base # of a way: sent and frames of a run of one step without a validation, and with one
 for way in "${list[@]}"; do simulated "$way" 1gbit >/dev/null; done # a layout that is wrong is told at once

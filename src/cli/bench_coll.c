@@ -7,6 +7,7 @@
 #include "base/file_io.h"
 #include "base/strings.h"
 #include "cli/argv.h"
+#include "cli/bench_choice.h"
 #include "comm/boot.h"
 #include "coll/choose.h"
 #include "plan/calibrate.h"
@@ -25,7 +26,7 @@ typedef struct asked {
     int64_t sizes[MAX_SIZES];
     int n_kinds, n_sizes, n_ranks;
     const char *algorithms; /* names with commas between them, or "all" */
-    bool fresh;
+    bool fresh, choice;
     double seconds; /* a point; 0: the usual */
     sk_machine machine;
     sk_boot boot; /* n_ranks above 1: this process is one rank of them */
@@ -205,7 +206,8 @@ static sk_status make_points(sk_arena *a, asked *q)
         char *list = sk_strdup(a, q->algorithms);
         if (!strcmp(list, "all")) {
             for (int i = 0; sk_coll_parts[i]; i++)
-                if (fits(q, sk_coll_parts[i], q->kinds[k]))
+                if (fits(q, sk_coll_parts[i], q->kinds[k]) &&
+                    !(q->choice && (sk_coll_parts[i]->packs || sk_coll_parts[i]->adasum)))
                     add_points(a, q, q->kinds[k], sk_coll_parts[i]);
             continue;
         }
@@ -288,6 +290,29 @@ static sk_status time_and_show(sk_arena *a, asked *q, const char *format)
     return SK_OK;
 }
 
+static sk_status show_choice(sk_arena *a, asked *q, const char *format)
+{
+    int n = q->points.n, all = SK_CHOICE_TURNS * n;
+    sk_coll_timing *times = sk_many(a, sk_coll_timing, all);
+    sk_choice_times t = {.time = times, .n = n, .costs = &q->machine.costs};
+    for (int i = 0; i < n; i++) /* a point has as long as ever, in turns */
+        q->points.v[i].seconds = (q->seconds > 0 ? q->seconds : 0.2) / SK_CHOICE_TURNS;
+    for (int i = n; i < all; i++) {
+        sk_coll_spec s = q->points.v[i - n];
+        *(sk_coll_spec *)sk_push(a, &q->points) = s;
+    }
+    t.spec = q->points.v;
+    if (q->boot.n_hosts > 1) t.host_of = q->boot.host_of;
+    if (q->boot.n_ranks > 1) SK_TRY(time_joined(a, q, times));
+    else SK_TRY(sk_time_colls(q->points.v, all, times));
+    for (int i = 0; i < all; i++)
+        if (times[i].wrong)
+            return sk_fail(SK_EBUG, "%lld elements of %s by %s came out wrong",
+                           (long long)times[i].wrong, sk_coll_names[t.spec[i].kind],
+                           sk_algorithm_name(t.spec[i].algorithm));
+    return q->boot.rank ? SK_OK : sk_choice_show(a, &t, format);
+}
+
 /* --- calibrating --- */
 
 /* The lines "key: value" of a file as a table. */
@@ -360,16 +385,28 @@ sk_status sk_bench_coll(sk_arena *a, int argc, char **argv)
 {
     const char *ops = "allreduce", *sizes = "4,1Ki,32Ki,1Mi,16Mi", *ranks = NULL, *seconds = NULL;
     const char *cluster = NULL, *format = NULL, *calibrating = NULL, *file = NULL, *warning = NULL;
-    const char *fresh = NULL;
+    const char *fresh = NULL, *choice = NULL;
     asked *q = sk_new(a, asked);
-    const sk_argv_option options[] = {
-        {"--op", &ops, false},          {"--sizes", &sizes, false},
-        {"-n", &ranks, false},          {"--algorithm", &q->algorithms, false},
-        {"--seconds", &seconds, false}, {"--cluster", &cluster, false},
-        {"--fresh", &fresh, true},      {"--calibrate", &calibrating, true},
-        {"-o", &format, false},         {0}};
+    const sk_argv_option options[] = {{"--op", &ops, false},
+                                      {"--sizes", &sizes, false},
+                                      {"-n", &ranks, false},
+                                      {"--algorithm", &q->algorithms, false},
+                                      {"--seconds", &seconds, false},
+                                      {"--cluster", &cluster, false},
+                                      {"--fresh", &fresh, true},
+                                      {"--calibrate", &calibrating, true},
+                                      {"--choice", &choice, true},
+                                      {"-o", &format, false},
+                                      {0}};
     int n = 0;
     SK_TRY(sk_argv_words(a, argc, argv, options, &file, 1, &n));
+    if (choice && (q->algorithms || calibrating))
+        return sk_fail(SK_EUSAGE,
+                       "command line: --choice times all algorithms that fit; leave "
+                       "out %s",
+                       q->algorithms ? "--algorithm" : "--calibrate");
+    if (choice) q->algorithms = "all";
+    q->choice = choice != NULL;
     if (file && !calibrating)
         return sk_fail(SK_EUSAGE, "command line: \"%.80s\" is one word too many", file);
     if (seconds) SK_TRY(read_seconds(seconds, &q->seconds));
@@ -380,7 +417,7 @@ sk_status sk_bench_coll(sk_arena *a, int argc, char **argv)
     SK_TRY(read_points(a, q, ops, sizes, ranks));
     SK_TRY(sk_machine_default(a, cluster, &q->machine, &warning));
     if (warning) fprintf(stderr, "skein: %s\n", warning);
-    sk_status st = time_and_show(a, q, format);
+    sk_status st = choice ? show_choice(a, q, format) : time_and_show(a, q, format);
     if (!st && q->boot.n_ranks) sk_boot_leave(&q->boot);
     return st;
 }

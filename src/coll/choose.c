@@ -74,6 +74,7 @@ double sk_shm_price(const sk_costs *c, sk_coll_kind kind, int n, int64_t bytes)
 /* What one member does in a list, and what of it leaves its host. */
 typedef struct count {
     int rounds, rounds_out, messages, messages_out;
+    int came_out;            /* messages from other hosts */
     double moved, moved_out; /* cells */
 } count;
 
@@ -81,6 +82,7 @@ static void count_step(count *k, const sk_step *s, bool out, int *round, int *ro
 {
     k->messages++;
     k->messages_out += out;
+    k->came_out += out && s->act != SK_STEP_SEND;
     k->moved += s->n;
     k->moved_out += out ? s->n : 0;
     k->rounds += s->round != *round;
@@ -118,6 +120,13 @@ static count count_list(const sk_coll *c, const sk_coll_ask *ask, int me, int he
 /* Between the price of a thing inside a host and outside of it. */
 static double mix(double in, double out, double share_out) { return in + (out - in) * share_out; }
 
+/* Streams that come from other hosts at a time share a link, and more than share it. */
+static double beta_between(const sk_link *l, const count *w)
+{
+    double fan = w->rounds_out ? (double)w->came_out / w->rounds_out : 1;
+    return fan > 1 ? l->beta * (1 + l->incast * log2(fan)) : l->beta;
+}
+
 static double price_of(const sk_costs *c, const sk_coll_cost *k, const count *w, bool apart,
                        double bytes)
 {
@@ -126,7 +135,8 @@ static double price_of(const sk_costs *c, const sk_coll_cost *k, const count *w,
     double moved_out = w->moved > 0 ? w->moved_out / w->moved : apart;
     return k->rounds * mix(in->alpha, out->alpha, rounds_out) +
            (w->messages - w->messages_out) * in->each + w->messages_out * out->each +
-           k->sent * bytes * mix(in->beta, out->beta, moved_out) + k->summed * bytes * c->gamma;
+           k->sent * bytes * mix(in->beta, beta_between(out, w), moved_out) +
+           k->summed * bytes * c->gamma;
 }
 
 double sk_call_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, int hosts,
@@ -157,9 +167,7 @@ static bool able(const sk_coll *a, const sk_coll_ask *ask, sk_reduce reduce)
     return sk_coll_can(a, ask);
 }
 
-/* May it be taken without being asked for?  It must keep the order of sums and say what it costs;
- * one that packs is for what is known to be sparse. */
-static bool by_itself(const sk_coll *a, sk_coll_kind kind, sk_reduce reduce)
+bool sk_chosen_by_itself(const sk_coll *a, sk_coll_kind kind, sk_reduce reduce)
 {
     bool order = a->order == SK_ORDER_TREE || !sk_kind_sums(kind) || reduce == SK_ADASUM;
     return order && a->price && a->build && !a->native && !a->packs;
@@ -176,7 +184,7 @@ int sk_choose(const sk_costs *c, const sk_coll_ask *ask, int hosts, sk_reduce re
     }
     for (int i = 0; sk_coll_parts[i]; i++) {
         const sk_coll *a = sk_coll_parts[i];
-        if (!by_itself(a, ask->kind, reduce) || !able(a, ask, reduce)) continue;
+        if (!sk_chosen_by_itself(a, ask->kind, reduce) || !able(a, ask, reduce)) continue;
         double price = sk_call_price(c, i, ask, hosts, bytes);
         if (price >= least) continue;
         least = price;

@@ -19,6 +19,10 @@
  * root, the last of the first host, the last; the dearest counts), when hosts are equal and hold
  * neighbours; otherwise everything counts as leaving.
  *
+ * Where m members of other hosts send to one in the same round, their streams share its link and
+ * get in each other's way (incast of TCP, Phanishayee et al. 2008): beta between hosts counts
+ * 1 + incast log2 m times, m the mean over the rounds of a list.
+ *
  * In the heaps, n members on c cores:
  *
  *     latency(n) + S sum max(1, n / c)                     n S up to `cache`
@@ -40,6 +44,7 @@ enum {
 
 typedef struct sk_link {
     double alpha, beta, each; /* seconds; seconds per byte; seconds per message */
+    double incast;            /* how much dearer a byte is when two send to one at a time */
 } sk_link;
 
 typedef struct sk_shm_cost {  /* seconds, seconds per byte; tiny 0: heaps are not known */
@@ -62,18 +67,19 @@ typedef struct sk_costs {
 } sk_costs;
 
 /* Of a small server with plain Ethernet: good enough to choose by, not to predict by. */
-#define SK_COSTS_PRESET                                                                  \
-    {                                                                                    \
-        .inside = {.alpha = 0.4e-6, .beta = 1 / 8e9, .each = 0.2e-6},                    \
-        .between = {.alpha = 30e-6, .beta = 1 / 1.1e9, .each = 2e-6}, .gamma = 1 / 10e9, \
-        .shm = {.tiny = 0.5e-6,                                                          \
-                .member = 0.15e-6,                                                       \
-                .crowded = 3e-6,                                                         \
-                .sum = 1 / 8e9,                                                          \
-                .copy = 1 / 8e9,                                                         \
-                .sum_far = 1 / 16e9,                                                     \
-                .copy_far = 1 / 16e9},                                                   \
-        .cache = 32 << 20, .far = 128 << 20, .cores = 8                                  \
+#define SK_COSTS_PRESET                                                               \
+    {                                                                                 \
+        .inside = {.alpha = 0.4e-6, .beta = 1 / 8e9, .each = 0.2e-6},                 \
+        .between = {.alpha = 30e-6, .beta = 1 / 1.1e9, .each = 2e-6, .incast = 0.35}, \
+        .gamma = 1 / 10e9,                                                            \
+        .shm = {.tiny = 0.5e-6,                                                       \
+                .member = 0.15e-6,                                                    \
+                .crowded = 3e-6,                                                      \
+                .sum = 1 / 8e9,                                                       \
+                .copy = 1 / 8e9,                                                      \
+                .sum_far = 1 / 16e9,                                                  \
+                .copy_far = 1 / 16e9},                                                \
+        .cache = 32 << 20, .far = 128 << 20, .cores = 8                               \
     }
 extern const sk_costs sk_costs_preset;
 
@@ -85,6 +91,9 @@ double sk_shm_price(const sk_costs *c, sk_coll_kind kind, int n, int64_t bytes);
 double sk_call_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, int hosts,
                      int64_t bytes);
 
+/* May it be taken without being asked for?  It must keep the order of sums and say what it costs;
+ * one that packs is for what is known to be sparse. */
+bool sk_chosen_by_itself(const sk_coll *a, sk_coll_kind kind, sk_reduce reduce);
 /* An index in sk_coll_parts, SK_BUILTIN or SK_NO_CHOICE.  seconds may be NULL. */
 int sk_choose(const sk_costs *c, const sk_coll_ask *ask, int hosts, sk_reduce reduce, int64_t bytes,
               double *seconds);

@@ -120,7 +120,9 @@ static void uneven(void)
 /* With every member on a host of its own a price is what its list says. */
 static void prices(void)
 {
-    const sk_costs *c = &sk_costs_preset;
+    sk_costs plain = sk_costs_preset;
+    const sk_costs *c = &plain;
+    plain.between.incast = 0;
     for (int i = 0; sk_coll_parts[i]; i++)
         for (int n = 2; n <= 17; n++) {
             sk_coll_ask a = ask_for(SK_ALLREDUCE, n, n);
@@ -137,6 +139,26 @@ static void prices(void)
             double found = sk_call_price(c, i, &a, n, 1000000);
             check(near(found, want), p->name, found, want);
         }
+}
+
+/* Streams that meet at a link make bytes dearer: n - 1 of them in direct, one in halving. */
+static void incast(void)
+{
+    sk_costs plain = sk_costs_preset, dear = sk_costs_preset;
+    plain.between.incast = 0;
+    dear.between.incast = 0.5;
+    int direct = sk_coll_find("direct"), halving = sk_coll_find("halving_doubling");
+    for (int n = 2; n <= 16; n *= 2) {
+        sk_coll_ask a = ask_for(SK_ALLREDUCE, n, n);
+        double bytes = 1e6, sent = sk_coll_price(sk_coll_parts[direct], &a).sent;
+        double more = sk_call_price(&dear, direct, &a, n, 1000000) -
+                      sk_call_price(&plain, direct, &a, n, 1000000);
+        double want = 0.5 * log2(n - 1) * sent * bytes * dear.between.beta;
+        check(fabs(more - want) < 1e-12, "incast of direct", more, want);
+        check(sk_call_price(&dear, halving, &a, n, 1000000) ==
+                  sk_call_price(&plain, halving, &a, n, 1000000),
+              "no incast of halving", n, n);
+    }
 }
 
 /* --- where choices switch --- */
@@ -595,6 +617,7 @@ int main(void)
     grid(&dear);
     uneven();
     prices();
+    incast();
     switches();
     if (getenv("SKEIN_SHOW")) show();
     heaps();

@@ -239,6 +239,54 @@ static void chains(void)
             }
 }
 
+/* --- work --- */
+
+/* Shares of S that the members add: the least and the most of them, and a chunk. */
+static void work(const sk_coll *c, sk_coll_ask a, double *least, double *most, double *chunk)
+{
+    sk_mark mark = sk_arena_mark(&arena);
+    *least = INFINITY;
+    *most = *chunk = 0;
+    for (a.me = 0; a.me < a.n; a.me++) {
+        sk_steps s;
+        double sum = 0;
+        sk_steps_build(c, &a, &arena, &s);
+        for (int i = 0; i < s.list.n; i++) {
+            const sk_step *t = &s.list.v[i];
+            if (t->act == SK_STEP_TREE) sum += t->k - 1;
+            if (t->act == SK_STEP_RECV_SUM || t->act == SK_STEP_SUM) sum += t->n;
+        }
+        *chunk = 1.0 / s.cells;
+        *least = fmin(*least, sum / s.cells);
+        *most = fmax(*most, sum / s.cells);
+    }
+    sk_arena_back(&arena, mark);
+}
+
+/* n - 1 sums of S are shared out: (n-1)/n of them for each member.  Blocks of powers of two and
+ * folding do not: where n is not one their members differ by more than 1/n. */
+static void balance(void)
+{
+    const char *const even[] = {"circulant", "direct", "ring"}, *const odd[] = {"binary_blocks",
+                                                                                "rabenseifner"};
+    double least, most, chunk;
+    for (int n = 2; n <= 33; n++) {
+        sk_coll_ask a = {.kind = SK_ALLREDUCE, .n = n};
+        for (int i = 0; i < 3; i++) {
+            work(coll(even[i]), a, &least, &most, &chunk);
+            check(fabs(chunk - 1.0 / n) < 1e-9 && most - least < 1e-9);
+            check(fabs(most - (n - 1.0) / n) < 1e-9);
+        }
+        for (int i = 0; i < 2; i++) {
+            work(coll(odd[i]), a, &least, &most, &chunk);
+            check(sk_power_of_two(n) ? most - least < 1e-9 : most - least > 1.0 / n);
+        }
+        a.kind = SK_REDUCE_SCATTER;
+        work(coll("circulant"), a, &least, &most, &chunk);
+        check(most - least < 1e-9 && fabs(most - (n - 1.0) / n) < 1e-9);
+    }
+}
+
 /* For powers of two the pairs of Adasum are those of the tree. */
 static void adasum_pairs(void)
 {
@@ -260,6 +308,7 @@ int main(void)
     no_link();
     any_links();
     chains();
+    balance();
     adasum_pairs();
     sk_arena_end(&arena);
     printf("prove2: %d checks, %d bad\n", checks, bad);
