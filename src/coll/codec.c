@@ -41,8 +41,8 @@ sk_status sk_codec_read(const char *text, sk_codec *out)
         (!colon || !sk_read_plain(colon + 1, &value) || !(value > 0 && value <= c->value_most)))
         return sk_fail(SK_ECONF,
                        "layout: the codec '%s' needs a %s over 0 and up to %g, found \"%s\"; for "
-                       "example %s:0.01",
-                       c->name, c->value_name, c->value_most, text, c->name);
+                       "example %s:%g",
+                       c->name, c->value_name, c->value_most, text, c->name, c->value_usual);
     *out = *c;
     out->value = value;
     return SK_OK;

@@ -62,6 +62,7 @@ typedef struct sk_codec {
 
     const char *value_name; /* of the number behind the colon; NULL: it has none */
     double value_most;      /* it is over 0, and at most this */
+    double value_usual;     /* an example of it */
     double value;           /* written by sk_codec_read() */
     bool sums_only;         /* gradients alone: weights would be useless */
     bool needs_feedback;    /* what is not sent has to be sent later */
