@@ -69,4 +69,5 @@ const sk_codec sk_codec_randk = {.name = "randk",
                                  .decode_row = decode_row,
                                  .value_name = "RATIO",
                                  .value_most = 1,
+                                 .value_usual = 0.01,
                                  .sums_only = true};

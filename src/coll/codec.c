@@ -2,6 +2,7 @@
 #include "coll/codec.h"
 
 #include "base/strings.h"
+#include "coll/nonzero_rows.h"
 
 #include <float.h>
 #include <math.h>
@@ -41,8 +42,8 @@ sk_status sk_codec_read(const char *text, sk_codec *out)
         (!colon || !sk_read_plain(colon + 1, &value) || !(value > 0 && value <= c->value_most)))
         return sk_fail(SK_ECONF,
                        "layout: the codec '%s' needs a %s over 0 and up to %g, found \"%s\"; for "
-                       "example %s:0.01",
-                       c->name, c->value_name, c->value_most, text, c->name);
+                       "example %s:%g",
+                       c->name, c->value_name, c->value_most, text, c->name, c->value_usual);
     *out = *c;
     out->value = value;
     return SK_OK;
@@ -55,6 +56,7 @@ static int64_t block_bytes(const sk_codec *c, int64_t n)
 
 int64_t sk_codec_bytes(const sk_codec *c, int64_t n)
 {
+    if (c->unit) return sk_nonzero_rows_bytes(c);
     if (c->row_bytes) return n ? c->row_bytes(n, c->value) : 0;
     return n / c->block * block_bytes(c, c->block) + block_bytes(c, n % c->block);
 }
@@ -88,6 +90,10 @@ void sk_encode_run(const sk_codec *c, const sk_code_row *r, int64_t at, const fl
 void sk_encode(const sk_codec *c, const sk_code_row *r, uint8_t *to)
 {
     float x[SK_CODEC_RUN];
+    if (c->unit) {
+        sk_nonzero_rows_put(c, r, to);
+        return;
+    }
     if (c->encode_row) {
         c->encode_row(r, c->value, to);
         return;
@@ -102,6 +108,10 @@ void sk_encode(const sk_codec *c, const sk_code_row *r, uint8_t *to)
 void sk_decode(const sk_codec *c, const sk_code_row *r, const uint8_t *from, int64_t at, int64_t n,
                float *to)
 {
+    if (c->unit) {
+        sk_nonzero_rows_get(c, from, at, n, to);
+        return;
+    }
     if (c->decode_row) {
         c->decode_row(r, c->value, from, at, n, to);
         return;

@@ -60,8 +60,12 @@ typedef struct sk_codec {
     void (*decode_row)(const sk_code_row *r, double value, const uint8_t *from, int64_t at,
                        int64_t n, float *to); /* elements [at, at + n) */
 
+    /* Or: the rows of a matrix that are not zeros (coll/nonzero_rows.h). */
+    int64_t unit, room; /* elements of a row; rows */
+
     const char *value_name; /* of the number behind the colon; NULL: it has none */
     double value_most;      /* it is over 0, and at most this */
+    double value_usual;     /* an example of it */
     double value;           /* written by sk_codec_read() */
     bool sums_only;         /* gradients alone: weights would be useless */
     bool needs_feedback;    /* what is not sent has to be sent later */

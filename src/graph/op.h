@@ -56,7 +56,8 @@ enum {
     SK_OP_RECOMPUTE = 64, /* the same, where the layout says "recompute selective" */
     SK_OP_EXACT = 128,    /* decides on small differences: reads and makes f32 in any precision */
     SK_OP_ZEROS = 256,    /* many elements of its results are 0 */
-    SK_OP_FP8 = 512       /* a product; with attr[0] 1 its operands are rounded to 8 bits */
+    SK_OP_FP8 = 512,      /* a product; with attr[0] 1 its operands are rounded to 8 bits */
+    SK_OP_ROWS = 1024     /* rows of its result are zeros but for those that input 1 names */
 };
 
 typedef struct sk_sample {

@@ -34,6 +34,7 @@ static bool partial_over(const sk_lowering *e, const sk_param_plan *q, int axis)
     if (axis == e->l->shard_axis && sk_lower_is_cut(e, q)) return false; /* scattered or sliced */
     if (axis == sk_lower_code_axis(e) && sk_lower_grads_as(e, q)) return false; /* sum_coded() */
     if (axis == sk_layout_adasum(e->l) && sk_adasum_joins(e, q)) return false;
+    if (sk_grad_rows(e, q, axis, &(sk_codec){0})) return false; /* sk_reduce_grad_rows() */
     return e->plan.grad_made[q->tensor->id].how[axis] == SK_PARTIAL;
 }
 
@@ -189,6 +190,7 @@ static void reduce_all(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flie
     for (int k = 0; k < e->l->mesh.n; k++) {
         int axis = kth_axis(e, k);
         sum_over(e, v, n, axis, cut, flies);
+        sk_reduce_grad_rows(e, v, n, axis, flies);
         if (axis != e->l->shard_axis) continue;
         scatter(e, v, n, flies);
         cut = true;

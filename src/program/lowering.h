@@ -405,6 +405,11 @@ char *sk_lower_print(const sk_lowering *e, sk_arena *a);
 /* grad_reduce.c: over all axes over which they are partial. */
 void sk_reduce_grads(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies);
 
+/* grad_rows.c: is a gradient summed over the axis as its rows that are not zeros; those of a list.
+ */
+bool sk_grad_rows(const sk_lowering *e, const sk_param_plan *q, int axis, sk_codec *out);
+void sk_reduce_grad_rows(sk_lowering *e, const sk_grad_at *v, int n, int axis, sk_flies flies);
+
 /* grad_adasum.c: is the gradient joined by Adasum; does each rank then get its shard alone; and the
  * join of those of a list that are tied between stages, or that are not. */
 bool sk_adasum_joins(const sk_lowering *e, const sk_param_plan *q);

@@ -836,7 +836,7 @@ static sk_status codecs(const gpu *g)
         for (size_t m = 0; m < sizeof sizes / sizeof *sizes; m++)
             for (int how = 0; how < 3 * 2 * 3; how++, i++) {
                 sk_codec with = **c;
-                with.value = i % 3 ? 0.07 : 0.5;
+                with.value = (i % 3 ? 0.07 : 0.5) / (with.value_most > 1 ? 0.1 : 1);
                 code_case t = {&with, k, floats[how % 3], sizes[m][0], sizes[m][1]};
                 t.shift = how / 3 % 2, t.feed = how / 6;
                 t.pieces = 1 + (int64_t)(i % 5), t.odd = i % 4 == 1, t.scale = scales[i % 7];
@@ -1366,7 +1366,7 @@ static sk_status fast_codes(fast *f, const char *codec, int64_t row)
     const sk_codec *c = &with;
     const sk_codec_kernel *k = sk_codec_kernel_find(codec);
     sk_code_job j = {};
-    with.value = 0.01;
+    with.value = with.value_most > 1 ? 10 : 0.01;
     char what[64];
     j.type = SK_BF16, j.row = row, j.rows = (64 << 20) / row, j.pieces = 1;
     j.bytes = sk_codec_bytes(c, row);

@@ -1291,6 +1291,7 @@ static sk_status code(const char *name, deed *f, const sk_code_job *j, void *str
     }                                                                  \
     static const sk_codec_kernel codec_##name = {#name, encode_##name, decode_##name};
 CODEC(bf16)
+CODEC(chunks)
 CODEC(f16)
 CODEC(fp8)
 CODEC(int4)
@@ -1300,10 +1301,11 @@ CODEC(q4)
 CODEC(q8)
 CODEC(randk)
 CODEC(sign)
+CODEC(threshold)
 CODEC(topk)
 const sk_codec_kernel *const sk_codec_kernel_parts[] = {
-    &codec_bf16, &codec_f16, &codec_fp8,   &codec_int4, &codec_int8, &codec_q2,
-    &codec_q4,   &codec_q8,  &codec_randk, &codec_sign, &codec_topk, NULL};
+    &codec_bf16, &codec_chunks, &codec_f16,   &codec_fp8,  &codec_int4,      &codec_int8, &codec_q2,
+    &codec_q4,   &codec_q8,     &codec_randk, &codec_sign, &codec_threshold, &codec_topk, NULL};
 
 /* --- optimizers --- */
 

@@ -225,17 +225,17 @@ static int by_size(const void *a, const void *b)
     return (p < q) - (p > q);
 }
 
-/* What is sent and what is not are the row, to the bit, and so many are sent. */
-static void exact(const sk_codec *c, int64_t n)
+/* What is sent and what is not are the row, to the bit; returns how many are sent. */
+static int64_t exact(const sk_codec *c, int64_t n)
 {
-    int64_t k = sk_codec_kept(n, c->value), sent = 0;
+    int64_t sent = 0;
     there_and_back(c, n);
     for (int64_t i = 0; i < n; i++) {
         check(y[i] == 0 || y[i] == x[i]);
         check(y[i] + (x[i] - y[i]) == x[i]);
         sent += y[i] != 0;
     }
-    check(sent == k);
+    return sent;
 }
 
 static void largest_go(const sk_codec *c, int64_t n)
@@ -257,25 +257,95 @@ static sk_codec with(const char *text)
     return c;
 }
 
+static int64_t kept(int64_t n, double share)
+{
+    int64_t k = (int64_t)ceil((double)n * share - 1e-6);
+    return k < 1 ? 1 : k;
+}
+
+/* Elements of at least TIMES the root mean square go, and the largest; there is room for them. */
+static void over_threshold(const sk_codec *c, int64_t n)
+{
+    double square = 0, largest = 0;
+    int64_t room = c->value > 1 ? (int64_t)((double)n / (c->value * c->value) + 1e-9) : n;
+    for (int64_t i = 0; i < n; i++) {
+        square += (double)x[i] * (double)x[i];
+        largest = fmax(largest, fabs((double)x[i]));
+    }
+    double least = c->value * sqrt(square / (double)n);
+    check(exact(c, n) <= (room < 1 ? 1 : room));
+    check(sk_codec_bytes(c, n) == 4 + (room < 1 ? 1 : room) * 6);
+    for (int64_t i = 0; i < n; i++) {
+        double size = fabs((double)x[i]);
+        if (size >= least * (1 + 1e-6) || size == largest) check(y[i] == x[i]);
+        else if (size < least * (1 - 1e-6)) check(y[i] == 0);
+    }
+}
+
+/* Of chunks of 32 those with the greatest norm go as a whole. */
+static void greatest_chunks(const sk_codec *c, int64_t n)
+{
+    double norm[MOST / 32 + 1] = {0}, least = INFINITY, left = 0;
+    int64_t chunks = (n + 31) / 32, sent = 0;
+    exact(c, n);
+    for (int64_t i = 0; i < n; i++) norm[i / 32] += (double)x[i] * (double)x[i];
+    for (int64_t i = 0; i < chunks; i++) {
+        bool goes = y[32 * i] != 0;
+        sent += goes;
+        for (int64_t k = 32 * i; k < n && k < 32 * i + 32; k++) check(y[k] == (goes ? x[k] : 0));
+        if (goes) least = fmin(least, norm[i]);
+        else left = fmax(left, norm[i]);
+    }
+    check(sent == kept(chunks, c->value) && sk_codec_bytes(c, n) == sent * (2 + 128));
+    check(left <= least * (1 + 1e-5)); /* 20 bits of norms are compared */
+}
+
+static void row(const sk_codec *c, int64_t n)
+{
+    bool top = !strcmp(c->name, "topk");
+    fill(1);
+    if (!strcmp(c->name, "threshold")) over_threshold(c, n);
+    else if (!strcmp(c->name, "chunks")) greatest_chunks(c, n);
+    else {
+        check(sk_codec_bytes(c, n) == kept(n, c->value) * (top ? 6 : 4));
+        check(exact(c, n) == kept(n, c->value));
+        if (top) largest_go(c, n);
+    }
+    if (n == MOST) parts(c);
+}
+
 static void rows(const char *name)
 {
     static const int64_t lengths[] = {1, 2, 3, 100, 1023, 1024, 1025, MOST};
-    static const double shares[] = {0.001, 0.07, 0.5, 1};
+    static const double shares[] = {0.001, 0.07, 0.5, 1}, times[] = {30, 3, 1.5, 1e-6};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
         for (size_t s = 0; s < sizeof shares / sizeof *shares; s++) {
             char text[32];
-            snprintf(text, sizeof text, "%s:%g", name, shares[s]);
+            bool share = strcmp(name, "threshold") != 0;
+            snprintf(text, sizeof text, "%s:%g", name, (share ? shares : times)[s]);
             sk_codec c = with(text);
-            bool top = !strcmp(name, "topk");
-            int64_t n = lengths[i], k = (int64_t)ceil((double)n * shares[s] - 1e-6);
-            check(sk_codec_bytes(&c, n) == (k < 1 ? 1 : k) * (top ? 6 : 4));
             check(sk_codec_bytes(&c, 0) == 0);
-            fill(1);
-            exact(&c, n);
-            if (top) largest_go(&c, n);
-            if (n == MOST) parts(&c);
-            if (shares[s] >= 1) check(!memcmp(x, y, (size_t)n * sizeof *x));
+            row(&c, lengths[i]);
+            if (s == 3) check(!memcmp(x, y, (size_t)lengths[i] * sizeof *x)); /* all are sent */
         }
+}
+
+/* A row of which all or none stand out, and numbers that are not finite. */
+static void odd_thresholds(void)
+{
+    sk_codec c = with("threshold:3"), chunks = with("chunks:0.1");
+    fill(0);
+    check(exact(&c, 500) == 0);
+    for (int i = 0; i < MOST; i++) x[i] = i % 2 ? -0.25F : 0.25F;
+    check(exact(&c, 500) == 55); /* all are the largest: the first of them */
+    fill(1);
+    x[0] = 0, x[77] = 1e30F;
+    check(exact(&c, 500) == 1 && y[77] == 1e30F);
+    x[400] = NAN, x[401] = -INFINITY;
+    there_and_back(&c, 500);
+    check(isnan(y[400]) && isinf(y[401]) && y[77] == 0);
+    there_and_back(&chunks, 500);
+    check(isnan(y[400]) && isinf(y[401]) && y[77] == 1e30F);
 }
 
 static void odd_rows(void)
@@ -320,8 +390,9 @@ static void long_row(void)
 
 static void misread(void)
 {
-    static const char *const wrong[] = {"topk",     "topk:",   "topk:0",  "topk:2",   "topk:abc",
-                                        "topk:nan", "topk:-1", "randk:0", "int4:0.1", "topkk:0.1"};
+    static const char *const wrong[] = {
+        "topk",    "topk:",    "topk:0",    "topk:2",      "topk:abc",       "topk:nan",  "topk:-1",
+        "randk:0", "int4:0.1", "topkk:0.1", "threshold:0", "threshold:1001", "chunks:1.1"};
     sk_codec c;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         if (!sk_codec_read(wrong[i], &c)) printf("%s was read\n", wrong[i]);
@@ -354,6 +425,7 @@ int main(void)
         else of_blocks(c);
     }
     odd_rows();
+    odd_thresholds();
     long_row();
     mean_magnitude();
     misread();

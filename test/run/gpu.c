@@ -71,6 +71,8 @@ static void codecs(void)
         "dp=2 grads=int4 feedback",
         "dp=2 grads=f16 feedback",
         "dp=2 grads=topk:0.2 feedback",
+        "dp=2 grads=threshold:2 feedback",
+        "dp=2 zero=2 micro=2 grads=chunks:0.4 feedback",
         "dp=2 zero=2 micro=2 grads=topk:0.2 feedback",
         "dp=2 grads=randk:0.4",
         "dp=2 zero=3 grads=randk:0.4 feedback",

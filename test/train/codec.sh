@@ -45,7 +45,7 @@ train first "dp=2 zero=3 $code" resume=layout7/ckpt/step-0000000020 train.steps=
 [ "$(losses first/metrics.jsonl | wc -l)" = 5 ] || fail "first: not 5 steps"
 
 # codecs that draw, choose or keep signs: the same bytes when resumed; and on another layout
-for c in topk:0.1 randk:0.3 sign q2 q8; do
+for c in topk:0.1 threshold:3 chunks:0.4 randk:0.3 sign q2 q8; do
     train "$c" "dp=2 grads=$c feedback" train.steps=20
     train "$c-same" "dp=2 grads=$c feedback" train.steps=20 resume="$c/ckpt/step-0000000010"
     cmp "$c/final/model.safetensors" "$c-same/final/model.safetensors" || fail "$c resumed: another model"

@@ -139,7 +139,7 @@ static void encode_row(const code_job *j, int64_t i)
 static void encode_part(void *ctx, int part, int of)
 {
     const code_job *j = ctx;
-    bool whole = j->codec->encode_row;
+    bool whole = j->codec->encode_row || j->codec->unit;
     int64_t n = j->rows * (whole ? 1 : runs_of(j));
     for (int64_t i = n * part / of; i < n * (part + 1) / of; i++)
         if (whole) encode_row(j, i);

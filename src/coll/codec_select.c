@@ -1,0 +1,92 @@
+/* codec_select.c - the k-th largest of a row, and elements with their indices. */
+#include "coll/codec_select.h"
+
+#include <string.h>
+
+enum { RUN = SK_CODEC_RUN, BINS = 2048 };
+
+/* Of the keys whose bits from `shift + width` on are `above`, by the `width` bits below. */
+static void count(const sk_code_row *r, sk_code_keys *keys, uint32_t above, int shift, int width,
+                  int64_t bins[BINS])
+{
+    float x[RUN];
+    uint32_t key[RUN];
+    memset(bins, 0, sizeof(int64_t) * BINS);
+    for (int64_t at = 0; at < r->n; at += RUN) {
+        int64_t n = r->n - at < RUN ? r->n - at : RUN;
+        r->read(r->of, at, n, x);
+        n = keys(x, n, key);
+        for (int64_t i = 0; i < n; i++)
+            if (key[i] >> shift >> width == above) bins[key[i] >> shift & ((1U << width) - 1)]++;
+    }
+}
+
+uint32_t sk_code_kth(const sk_code_row *r, sk_code_keys *keys, int64_t k, int64_t *ties)
+{
+    static const struct {
+        int shift, width;
+    } pass[] = {{20, 11}, {9, 11}, {0, 9}};
+    int64_t bins[BINS];
+    uint32_t above = 0;
+    for (int p = 0; p < 3; p++) {
+        count(r, keys, above, pass[p].shift, pass[p].width, bins);
+        int b = (1 << pass[p].width) - 1;
+        for (; bins[b] < k; b--) k -= bins[b];
+        above = above << pass[p].width | (uint32_t)b;
+    }
+    *ties = k;
+    return above;
+}
+
+void sk_index_put(uint8_t *to, int wide, int64_t i, int64_t place)
+{
+    for (int b = 0; b < wide; b++) to[i * wide + b] = (uint8_t)(place >> 8 * b);
+}
+
+int64_t sk_index_get(const uint8_t *from, int wide, int64_t i)
+{
+    int64_t place = 0;
+    for (int b = 0; b < wide; b++) place |= (int64_t)from[i * wide + b] << 8 * b;
+    return place;
+}
+
+int64_t sk_index_find(const uint8_t *from, int wide, int64_t k, int64_t at)
+{
+    int64_t low = 0, high = k;
+    while (low < high) {
+        int64_t mid = low + (high - low) / 2;
+        if (sk_index_get(from, wide, mid) < at) low = mid + 1;
+        else high = mid;
+    }
+    return low;
+}
+
+int64_t sk_elements_put(const sk_code_row *r, uint32_t least, int64_t ties, int64_t k, uint8_t *to)
+{
+    float x[RUN];
+    int64_t kept = 0;
+    int wide = sk_index_bytes(r->n);
+    for (int64_t at = 0; at < r->n && kept < k; at += RUN) {
+        int64_t n = r->n - at < RUN ? r->n - at : RUN;
+        r->read(r->of, at, n, x);
+        for (int64_t i = 0; i < n && kept < k; i++) {
+            uint32_t key = sk_code_key(x[i]);
+            if (key < least || (key == least && ties-- <= 0)) continue;
+            sk_index_put(to, wide, kept, at + i);
+            memcpy(to + k * wide + 4 * kept++, &x[i], sizeof *x);
+        }
+    }
+    memset(to + kept * wide, 0, (size_t)((k - kept) * wide));
+    memset(to + k * wide + 4 * kept, 0, (size_t)(4 * (k - kept)));
+    return kept;
+}
+
+void sk_elements_get(const sk_code_row *r, const uint8_t *from, int64_t count, int64_t k,
+                     int64_t at, int64_t n, float *to)
+{
+    int wide = sk_index_bytes(r->n);
+    memset(to, 0, (size_t)n * sizeof *to);
+    for (int64_t i = sk_index_find(from, wide, count, at), place;
+         i < count && (place = sk_index_get(from, wide, i)) < at + n; i++)
+        if (place >= at) memcpy(&to[place - at], from + k * wide + 4 * i, sizeof *to);
+}
