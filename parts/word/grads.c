@@ -50,7 +50,9 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
                                         "q8",
                                         "q2 feedback",
                                         "topk:0.1 feedback",
-                                        "randk:0.5 feedback"};
+                                        "randk:0.5 feedback",
+                                        "powersgd:1 feedback",
+                                        "powersgd:4 feedback"};
     (void)l;
     snprintf(phrase, SK_WORD_TEXT, "grads=%s",
              names[sk_dice_pick(d, 0, (int)(sizeof names / sizeof *names) - 1)]);

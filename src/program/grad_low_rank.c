@@ -16,12 +16,12 @@
  * gradient is a partial sum, and over axes that cut the dim that a product sums over; so the
  * layout changes nothing but rounding.
  *
- * Q begins the next step (a warm start), divided by its norm: products stay far from the limits of
- * f32.  To this a random matrix is added, a thousandth of it, a function of the seed and the
- * tensor's name: the first Q, and the one behind a gradient of zeros, are that alone, and a
- * direction that one gradient lacks is not lost for those behind it.  Only a step that is taken
- * keeps Q.  Directions whose singular value is below 1e-6 of the largest are damped by the shift of
- * the inverse root: P P' never exceeds a projection, and what it leaves out is owed.
+ * Q (Q'Q)^-1/2 begins the next step (a warm start).  To this a random matrix is added, a thousandth
+ * of it, a function of the seed and the tensor's name: the first Q, and the one behind a gradient
+ * of zeros, are that alone, and a direction that one gradient lacks is not lost for those behind
+ * it. Only a step that is taken keeps Q.  Directions whose singular value is below 1e-6 of the
+ * largest are damped by the shift of the inverse root: P P' never exceeds a projection, and what it
+ * leaves out is owed.
  *
  * 4 R (rows + columns) bytes take the place of the gradient in the all-reduce.  Where that is not
  * less than 4 rows columns, the gradient travels as it is; so do tensors of one dim, and what stays
@@ -122,7 +122,7 @@ typedef struct one { /* a gradient */
     bool several;
     int64_t size[5]; /* here, by letter */
     int terms;
-    int grad, matrix_buf, left, square, right, number;
+    int grad, matrix_buf, left, square, right;
 } one;
 
 typedef struct all {
@@ -236,7 +236,7 @@ static bool adds(const sk_lowering *e, const one *x, int axis, const char *over)
 
 static int buf_of(const one *x, char which)
 {
-    return which == 'P' ? x->left : which == 'Q' ? x->right : which == 'G' ? x->square : x->number;
+    return which == 'P' ? x->left : which == 'Q' ? x->right : x->square;
 }
 
 /* One call for each axis and each set of tied stages. */
@@ -342,26 +342,30 @@ static void multiply(sk_lowering *e, one *x)
     put(e, x, "contract", "M 23 13", x->matrix_buf, factor, x->left);
 }
 
+static int new_root(sk_lowering *e, const one *x)
+{
+    int root = new_buffer(e, x, "root", "34");
+    sk_node *n = put(e, x, "inv_root", "34 34", x->square, -1, root);
+    n->attr[0] = 2;
+    n->attr[1] = 1e-6;
+    return root;
+}
+
+/* P times (P'P)^-1/2. */
 static void orthogonalize(const all *l)
 {
     sk_lowering *e = l->e;
-    for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < l->n; i++) {
-            one *x = &l->v[i];
-            x->square = new_buffer(e, x, "P'P", "34");
-            put(e, x, "contract", "13 14 34", x->left, x->left, x->square);
-        }
-        add_up(l, 'G', "1", "products of factors");
-        for (int i = 0; i < l->n; i++) {
-            one *x = &l->v[i];
-            int root = new_buffer(e, x, "(P'P)^-1/2", "34");
-            int to = new_buffer(e, x, "P", "13");
-            sk_node *n = put(e, x, "inv_root", "34 34", x->square, -1, root);
-            n->attr[0] = 2;
-            n->attr[1] = 1e-6;
-            put(e, x, "contract", "13 34 14", x->left, root, to);
-            x->left = to;
-        }
+    for (int i = 0; i < l->n; i++) {
+        one *x = &l->v[i];
+        x->square = new_buffer(e, x, "P'P", "34");
+        put(e, x, "contract", "13 14 34", x->left, x->left, x->square);
+    }
+    add_up(l, 'G', "1", "products of left factors");
+    for (int i = 0; i < l->n; i++) {
+        one *x = &l->v[i];
+        int to = new_buffer(e, x, "P", "13");
+        put(e, x, "contract", "13 34 14", x->left, new_root(e, x), to);
+        x->left = to;
     }
 }
 
@@ -375,20 +379,20 @@ static void expand(sk_lowering *e, const one *x)
     n->attr[1] = -1.0 / x->terms;
 }
 
-/* For the next step: divided by the norm. */
+/* For the next step: Q times (Q'Q)^-1/2. */
 static void plan_next(const all *l)
 {
     sk_lowering *e = l->e;
     for (int i = 0; i < l->n; i++) {
         one *x = &l->v[i];
-        x->number = new_buffer(e, x, "Q'Q", "");
-        put(e, x, "dot", "23 23 ", x->right, x->right, x->number);
+        x->square = new_buffer(e, x, "Q'Q", "34");
+        put(e, x, "contract", "23 24 34", x->right, x->right, x->square);
     }
-    add_up(l, 'N', "2", "squares of factors");
+    add_up(l, 'G', "2", "products of right factors");
     for (int i = 0; i < l->n; i++) {
         const one *x = &l->v[i];
         int to = view(e, x, x->q->next_factor, "23");
-        put(e, x, "unit_by", "23  23", x->right, x->number, to)->attr[0] = 0x1p-60;
+        put(e, x, "contract", "23 34 24", x->right, new_root(e, x), to);
     }
 }
 
@@ -401,6 +405,7 @@ void sk_reduce_low_rank(sk_lowering *e, const sk_grad_at *v, int n, bool tied)
     }
     for (int i = 0; i < l.n; i++) multiply(e, &l.v[i]);
     add_up(&l, 'P', "2t", "left factors");
+    orthogonalize(&l);
     orthogonalize(&l);
     for (int i = 0; i < l.n; i++) {
         one *x = &l.v[i];

@@ -2,7 +2,7 @@
  * becomes one call per axis and element type.
  *
  * Where the optimizer sees a shard, the sum over the shard axis is a reduce-scatter, and the
- * reductions over other axes are of shards.  Gradients may be encoded on their way (codec_calls.c).
+ * reductions over other axes are of shards.  Gradients may be encoded on their way (codec_calls.c),
  * or be summed as factors (grad_low_rank.c).  Adasum comes behind all sums (grad_adasum.c).  In
  * deterministic order axes are reduced in the order in which they split the batch, the finest
  * first: that is the order of the tree. */
