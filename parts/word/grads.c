@@ -53,7 +53,9 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
                                         "randk:0.5 feedback",
                                         "threshold:1.5 feedback",
                                         "threshold:3 feedback",
-                                        "chunks:0.4 feedback"};
+                                        "chunks:0.4 feedback",
+                                        "powersgd:1 feedback",
+                                        "powersgd:4 feedback"};
     (void)l;
     snprintf(phrase, SK_WORD_TEXT, "grads=%s",
              names[sk_dice_pick(d, 0, (int)(sizeof names / sizeof *names) - 1)]);

@@ -38,6 +38,12 @@ sk_status sk_codec_read(const char *text, sk_codec *out)
     if (colon && !c->value_name)
         return sk_fail(SK_ECONF, "layout: the codec '%s' has no value, found \"%s\"; write %s",
                        c->name, text, c->name);
+    if (c->low_rank && (!colon || !sk_read_plain(colon + 1, &value) ||
+                        !(value >= 1 && value <= c->value_most && value == floor(value))))
+        return sk_fail(SK_ECONF,
+                       "layout: the codec '%s' needs a %s, a whole number from 1 to %g, found "
+                       "\"%s\"; for example %s:4",
+                       c->name, c->value_name, c->value_most, text, c->name);
     if (c->value_name &&
         (!colon || !sk_read_plain(colon + 1, &value) || !(value > 0 && value <= c->value_most)))
         return sk_fail(SK_ECONF,

@@ -69,6 +69,8 @@ typedef struct sk_codec {
     double value;           /* written by sk_codec_read() */
     bool sums_only;         /* gradients alone: weights would be useless */
     bool needs_feedback;    /* what is not sent has to be sent later */
+    bool low_rank; /* it encodes no rows: gradients are summed as two factors of rank `value`,
+                      a whole number (program/grad_low_rank.c) */
 } sk_codec;
 
 extern const sk_codec *const sk_codec_parts[]; /* in the order of names, NULL at the end */

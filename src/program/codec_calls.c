@@ -45,12 +45,38 @@ static sk_status codecs_fit(const sk_layout *l, const sk_codec *weights, const s
     return SK_OK;
 }
 
+/* Factors are made of the gradients of the whole step, in units that do not change from step to
+ * step. */
+static sk_status low_rank_fits(const sk_lowering *e, const sk_codec *c)
+{
+    const sk_layout *l = e->l;
+    if (!c || !c->low_rank) return SK_OK;
+    if (l->shard_axis >= 0 && l->shard >= SK_SHARD_GRADS)
+        return sk_fail(SK_ECONF,
+                       "layout: grads=%s factors gradients of the whole step, and zero=%d reduces "
+                       "them in every micro-batch; zero=1 goes with it",
+                       l->grads_as, (int)l->shard);
+    if (e->plan.schedule->async)
+        return sk_fail(SK_ECONF,
+                       "layout: grads=%s factors gradients of the whole step, and schedule %s "
+                       "updates within a step; take another, as 1f1b",
+                       l->grads_as, l->schedule);
+    for (int i = 0; i < e->g->tensors.n; i++)
+        if (e->g->tensors.v[i]->role == SK_PARAM && e->g->tensors.v[i]->type == SK_F16)
+            return sk_fail(SK_ECONF,
+                           "layout: grads=%s keeps what it owes from step to step, and the scale "
+                           "of the loss changes with f16; take train.dtype=bf16, or another codec",
+                           l->grads_as);
+    return SK_OK;
+}
+
 sk_status sk_choose_codecs(sk_lowering *e)
 {
     const sk_layout *l = e->l;
     SK_TRY(find_codec(e, l->weights_as, &e->plan.weights_as));
     SK_TRY(find_codec(e, l->grads_as, &e->plan.grads_as));
     SK_TRY(codecs_fit(l, e->plan.weights_as, e->plan.grads_as));
+    SK_TRY(low_rank_fits(e, e->plan.grads_as));
     for (int i = 0; i < e->g->tensors.n; i++)
         e->plan.narrow_model |=
             e->g->tensors.v[i]->role == SK_PARAM && sk_narrow(e->g->tensors.v[i]);
@@ -65,8 +91,8 @@ static bool shrinks(const sk_lowering *e, const sk_codec *c, const sk_tensor *t,
     sk_extent box = sk_shard_of(e->g, e->l, t->letters, s, e->p->coord, -1, e->p->n_micro);
     int64_t row = sk_box_count(&box, 1, box.n), size = (int64_t)sk_dtype_size(t->type);
     int axis = sk_lower_code_axis(e);
-    if (!c || axis < 0 || e->l->mesh.size[axis] < 2 || box.n < 2 || t->bias_update != 0 ||
-        t->role == SK_EXTRA)
+    if (!c || c->low_rank || axis < 0 || e->l->mesh.size[axis] < 2 || box.n < 2 ||
+        t->bias_update != 0 || t->role == SK_EXTRA)
         return false;
     if (t->type == SK_F32 && e->plan.narrow_model) return false;
     return sk_codec_bytes(c, row) < row * size;

@@ -2,9 +2,10 @@
  * becomes one call per axis and element type.
  *
  * Where the optimizer sees a shard, the sum over the shard axis is a reduce-scatter, and the
- * reductions over other axes are of shards.  Gradients may be encoded on their way (codec_calls.c).
- * Adasum comes behind all sums (grad_adasum.c).  In deterministic order axes are reduced in the
- * order in which they split the batch, the finest first: that is the order of the tree. */
+ * reductions over other axes are of shards.  Gradients may be encoded on their way (codec_calls.c),
+ * or be summed as factors (grad_low_rank.c).  Adasum comes behind all sums (grad_adasum.c).  In
+ * deterministic order axes are reduced in the order in which they split the batch, the finest
+ * first: that is the order of the tree. */
 #include "program/lowering.h"
 
 #include <string.h>
@@ -15,7 +16,7 @@ static sk_param_plan *plan_of(const sk_lowering *e, int param) { return &e->p->p
  * axis, every rank has the complete sum already, and its shard is a slice of it. */
 static bool scattered(const sk_lowering *e, const sk_param_plan *q)
 {
-    return sk_lower_is_cut(e, q) && !sk_adasum_scatters(e, q) &&
+    return sk_lower_is_cut(e, q) && !sk_adasum_scatters(e, q) && !sk_lower_low_rank(e, q) &&
            e->plan.grad_made[q->tensor->id].how[e->l->shard_axis] == SK_PARTIAL;
 }
 
@@ -35,6 +36,7 @@ static bool partial_over(const sk_lowering *e, const sk_param_plan *q, int axis)
     if (axis == sk_lower_code_axis(e) && sk_lower_grads_as(e, q)) return false; /* sum_coded() */
     if (axis == sk_layout_adasum(e->l) && sk_adasum_joins(e, q)) return false;
     if (sk_grad_rows(e, q, axis, &(sk_codec){0})) return false; /* sk_reduce_grad_rows() */
+    if (sk_lower_low_rank(e, q) && !sk_layout_local(e->l, axis)) return false;
     return e->plan.grad_made[q->tensor->id].how[axis] == SK_PARTIAL;
 }
 
@@ -187,6 +189,7 @@ static void reduce_all(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flie
 {
     bool cut = e->l->shard_axis < 0;
     reduce_coded(e, v, n);
+    sk_reduce_low_rank(e, v, n, false);
     for (int k = 0; k < e->l->mesh.n; k++) {
         int axis = kth_axis(e, k);
         sum_over(e, v, n, axis, cut, flies);

@@ -89,7 +89,7 @@ static void reduce_tied(sk_lowering *e)
         int calls[SK_WIDTHS] = {-1, -1, -1};
         for (int i = 0; i < p->params.n; i++) {
             sk_param_plan *q = &p->params.v[i];
-            if (q->tie_group != g) continue;
+            if (q->tie_group != g || sk_lower_low_rank(e, q)) continue;
             int *call = &calls[sk_narrow(q->tensor)], buf = q->grad_shard;
             if (sk_adasum_scatters(e, q)) buf = q->grad;
             const sk_extent *box = &p->bufs.v[buf].box;
@@ -110,6 +110,7 @@ static void join_tied(sk_lowering *e)
         const sk_param_plan *q = plan_of(e, i);
         if (q->tie_group >= 0) v[n++] = (sk_grad_at){i, q->grad, q->grad_shard};
     }
+    sk_reduce_low_rank(e, v, n, true);
     sk_join_adasum(e, v, n, true);
 }
 

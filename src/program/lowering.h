@@ -416,6 +416,14 @@ bool sk_adasum_joins(const sk_lowering *e, const sk_param_plan *q);
 bool sk_adasum_scatters(const sk_lowering *e, const sk_param_plan *q);
 void sk_join_adasum(sk_lowering *e, const sk_grad_at *v, int n, bool tied);
 
+/* grad_low_rank.c: is the gradient summed as two factors of low rank; what is kept for it; the sum
+ * of those of a list that are tied between stages, or that are not; and, where a step is known to
+ * be taken, the factors for the next one. */
+bool sk_lower_low_rank(const sk_lowering *e, const sk_param_plan *q);
+void sk_plan_low_rank(sk_lowering *e, sk_param_plan *q, uint64_t stages);
+void sk_reduce_low_rank(sk_lowering *e, const sk_grad_at *v, int n, bool tied);
+void sk_lower_keep_factors(sk_lowering *e);
+
 /* packed_factors.c: the tensor that an extra is reduced and sent as, itself or its packed form;
  * the packed form of buffer `whole` into `to`, a shard of rows; the matrices of a packed buffer,
  * with the letters "0", rows, columns; and in which updates an extra is made: sk_param_plan.every.

@@ -74,6 +74,11 @@ static void renumber_param(const numbering *x, sk_param_plan *q)
     renumber(x, &q->grad);
     renumber(x, &q->grad_shard);
     renumber(x, &q->error);
+    if (q->factor >= 0) renumber(x, &q->next_factor);
+    renumber(x, &q->factor);
+    renumber(x, &q->mean);
+    renumber(x, &q->anchor);
+    renumber(x, &q->outer_momentum);
     renumber(x, &q->ema);
     renumber(x, &q->scalars);
     for (int s = 0; s < q->n_state; s++) renumber(x, &q->state[s]);

@@ -197,7 +197,8 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
                          .outer_momentum = -1,
                          .ema = -1,
                          .scalars = -1,
-                         .error = -1};
+                         .error = -1,
+                         .factor = -1};
     if (e->opts->optim) {
         q->group = sk_lower_group(e, t);
         q->optim = sk_lower_optim(e, t);
@@ -221,6 +222,7 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
     }
     sk_plan_replica(e, q);
     if (sk_lower_grads_as(e, q)) sk_plan_coded(e, q, set);
+    if (sk_lower_low_rank(e, q)) sk_plan_low_rank(e, q, set);
     return SK_OK;
 }
 

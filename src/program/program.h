@@ -242,6 +242,9 @@ typedef struct sk_param_plan {
     bool lead;          /* this rank writes them to a checkpoint */
     int term;           /* which term of the sum this rank's encoded gradient is, from 0 */
     int error;          /* error feedback of the encoded gradient; dim 0: terms of the sum; or -1 */
+    int factor;         /* columns x rank, of a gradient of low rank (grad_low_rank.c); or -1 */
+    int next_factor;    /* that of the next step, until it is known that this one is taken */
+    bool keeps_factor;  /* this rank writes it to a checkpoint */
     bool owner;         /* this rank counts the shard in sums over the logical tensor */
     bool writes;        /* this rank writes the stored shard to a checkpoint */
     bool tells;         /* this rank writes the error of its term of the sum */

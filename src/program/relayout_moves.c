@@ -25,6 +25,7 @@ typedef struct item { /* a buffer that is kept from step to step */
     int rank;
     bool owner; /* of the ranks that have the shard, the owner */
     bool parts; /* dim 0: terms of a sum */
+    bool lacks; /* what no rank has is zeros */
 } item;
 
 typedef struct items {
@@ -35,7 +36,7 @@ typedef struct items {
 static void add_item(sk_arena *a, items *to, const sk_program *p, int buf, bool owner)
 {
     if (buf < 0 || !p->bufs.v[buf].bytes) return;
-    *(item *)sk_push(a, to) = (item){&p->bufs.v[buf], p->rank, owner, false};
+    *(item *)sk_push(a, to) = (item){&p->bufs.v[buf], p->rank, owner, false, false};
 }
 
 static void add_parts(sk_arena *a, items *to, const sk_program *p, int buf, bool owner)
@@ -43,6 +44,13 @@ static void add_parts(sk_arena *a, items *to, const sk_program *p, int buf, bool
     int n = to->n;
     add_item(a, to, p, buf, owner);
     if (to->n > n) to->v[n].parts = true;
+}
+
+static void add_zeros(sk_arena *a, items *to, const sk_program *p, int buf, bool owner)
+{
+    int n = to->n;
+    add_item(a, to, p, buf, owner);
+    if (to->n > n) to->v[n].lacks = true;
 }
 
 static void list_items(sk_arena *a, const sk_program *p, items *to)
@@ -53,6 +61,7 @@ static void list_items(sk_arena *a, const sk_program *p, items *to)
         add_item(a, to, p, q->master, q->owner);
         add_item(a, to, p, q->ema, q->owner);
         add_parts(a, to, p, q->error, q->tells);
+        add_zeros(a, to, p, q->factor, q->keeps_factor);
         add_item(a, to, p, q->scalars, q->lead);
         for (int s = 0; s < q->n_state; s++) add_item(a, to, p, q->state[s], q->owner);
         for (int s = 0; s < q->n_matrix_state; s++)
@@ -273,7 +282,7 @@ static sk_status cover_item(cover *k, const items *old)
     k->missing = 0;
     if (k->need->parts) cover_parts(k, need);
     else cover_box(k, &need, 0);
-    if (!k->missing) return SK_OK;
+    if (!k->missing || k->need->lacks) return SK_OK;
     return sk_fail(SK_EBUG, "move: of '%s' rank %d needs %lld elements, %lld of them no rank has",
                    k->need->buf->name, k->rank, (long long)volume(&need, k->need->buf->box.n),
                    (long long)k->missing);
@@ -295,7 +304,7 @@ static sk_status make_one(sk_arena *a, sk_arena *tmp, const items *old, const sk
         k.need = &mine.v[i];
         SK_TRY(cover_item(&k, old));
         *(sk_move_spot *)sk_push(a, &k.move->spots) =
-            (sk_move_spot){k.stage, b->offset, b->bytes, k.need->parts};
+            (sk_move_spot){k.stage, b->offset, b->bytes, k.need->parts || k.need->lacks};
         k.stage += lines(b->bytes);
     }
     k.move->out_at = k.stage;

@@ -258,7 +258,8 @@ void sk_lower_update(sk_lowering *e)
     e->at.layer = 0;
     stats(e);
     if (p->async) return; /* tasks have updated already */
-    int64_t n = 0;        /* an entry for every parameter of the graph, so that ranks agree on it */
+    sk_lower_keep_factors(e);
+    int64_t n = 0; /* an entry for every parameter of the graph, so that ranks agree on it */
     for (int i = 0; i < e->g->tensors.n; i++) n += e->g->tensors.v[i]->role == SK_PARAM;
     int first = -1;
     for (int pass = 0, before = -1; any_pass(e->opts, pass, false); pass++) {

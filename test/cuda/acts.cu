@@ -832,6 +832,7 @@ static sk_status codecs(const gpu *g)
     SK_TRY(world_open(g, (size_t)16 << 20, &w));
     for (const sk_codec *const *c = sk_codec_parts; *c; c++) {
         const sk_codec_kernel *k = sk_codec_kernel_find((*c)->name);
+        if ((*c)->low_rank) continue; /* its work is that of ops */
         if (!k) return sk_fail(SK_EBUG, "codec %s has no GPU half", (*c)->name);
         for (size_t m = 0; m < sizeof sizes / sizeof *sizes; m++)
             for (int how = 0; how < 3 * 2 * 3; how++, i++) {
@@ -1404,6 +1405,7 @@ static sk_status speed(const gpu *g)
     SK_TRY(fast_pass(&f, "lamb", 1, SK_F32, 14));
     SK_TRY(fast_rest(&f));
     for (const sk_codec *const *c = sk_codec_parts; *c; c++) {
+        if ((*c)->low_rank) continue;
         SK_TRY(fast_codes(&f, (*c)->name, 2048));
         SK_TRY(fast_codes(&f, (*c)->name, 1600));
     }

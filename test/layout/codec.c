@@ -112,6 +112,9 @@ static const struct {
     {"pp=2 dp=2 zero=3 micro=3", "weights=int8 grads=q4 feedback"},
     {"dp=2 cp=2", "grads=q8"},
     {"dp=3 zero=2 micro=2", "grads=q2 feedback"},
+    {"dp=3", "grads=powersgd:3 feedback"},
+    {"dp=2 tp=2 zero=1 micro=2", "grads=powersgd:4 feedback"},
+    {"pp=2 dp=2 micro=3", "grads=powersgd:4 feedback"},
 };
 enum { SOME = 4, CASES = sizeof cases / sizeof *cases };
 
@@ -469,6 +472,10 @@ int main(void)
     conserved("dp=3", "grads=sign", 0);
     conserved("dp=2 cp=2", "grads=q2", 0);
     conserved("pp=2 dp=2 zero=3 micro=2", "grads=q4", 0);
+    conserved("dp=3", "grads=powersgd:2", 0);
+    conserved("dp=2 tp=2 zero=1", "grads=powersgd:1", 0);
+    conserved("dp=2 cp=2 micro=2", "grads=powersgd:3", 0);
+    conserved("pp=2 dp=2 micro=2", "grads=powersgd:2", 0);
     everything_sent();
     zero_plus_plus();
     few_bytes();
@@ -479,6 +486,7 @@ int main(void)
     poisoned("dp=2 zero=2 grads=sign feedback");
     poisoned("dp=2 grads=threshold:3 feedback");
     poisoned("dp=2 zero=2 grads=chunks:0.1 feedback");
+    poisoned("dp=2 zero=1 grads=powersgd:2 feedback");
     printf("compressed edges: %d runs, losses at most %.1e apart, %d checks, %d bad\n", runs,
            farthest, checks, bad);
     return bad > 0;

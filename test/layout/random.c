@@ -718,6 +718,8 @@ static const char *const refusals[] = {
     "layout: sync averages weights behind their update, and with optim.late",
     "layout: reduce=adasum joins the gradients of a step, and schedule",
     "layout: reduce=adasum runs on CPUs",
+    "layout: grads=powersgd:# factors gradients of the whole step",
+    "layout: grads=powersgd:# keeps what it owes from step to step",
 };
 
 static bool may_refuse(const char *kind)
@@ -762,6 +764,13 @@ static const pair known[] = {
     {"gpt2 b=8 steps=5 optim=adamw bucket=900",
      "mesh hosts=2 dp=2; split b over hosts; split b over dp; shard state over dp; "
      "reduce gradients over hosts by adasum"},
+    {"gpt2 layers=2 b=9 steps=5 tie=1 optim=adamw",
+     "pp=2 dp=3 micro=2 zero=1 grads=powersgd:2 feedback"},
+    {"mixtral b=8 t=8 steps=4 experts=4 room=4 device=cuda dtype=bf16 optim=adamw",
+     "dp=2 tp=2 grads=powersgd:1 feedback"},
+    {"llama b=8 t=8 steps=5 optim=muon",
+     "mesh hosts=2 dp=2; split b over hosts; split b over dp; synchronize hosts by diloco:2; "
+     "encode gradients as powersgd:1 with feedback"},
     {"gpt2 b=8 steps=5 optim=adamw noise=1 adascale=8", "dp=2 zero=1 micro=2"},
     {"llama b=8 steps=5 optim=sgd noise=1 adascale=4", "pp=2 dp=2 micro=2; canonical order"},
     {"gpt2 b=8 steps=5 device=cuda dtype=bf16 optim=adamw", "dp=2 tp=2 sync=stream:4"},

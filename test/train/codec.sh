@@ -45,7 +45,7 @@ train first "dp=2 zero=3 $code" resume=layout7/ckpt/step-0000000020 train.steps=
 [ "$(losses first/metrics.jsonl | wc -l)" = 5 ] || fail "first: not 5 steps"
 
 # codecs that draw, choose or keep signs: the same bytes when resumed; and on another layout
-for c in topk:0.1 threshold:3 chunks:0.4 randk:0.3 sign q2 q8; do
+for c in topk:0.1 threshold:3 chunks:0.4 randk:0.3 sign q2 q8 powersgd:2; do
     train "$c" "dp=2 grads=$c feedback" train.steps=20
     train "$c-same" "dp=2 grads=$c feedback" train.steps=20 resume="$c/ckpt/step-0000000010"
     cmp "$c/final/model.safetensors" "$c-same/final/model.safetensors" || fail "$c resumed: another model"
@@ -60,6 +60,18 @@ for c in topk:0.1 sign; do
         { d = $4 / $2 - 1 } $1 != $3 || d > 0.03 || d < -0.03 { wrong = 1 } END { exit wrong || NR != 10 }' ||
         fail "$c-other: other losses"
 done
+
+# factors of low rank: on another number of ranks, other shards and stages; the rank may change, and factors begin anew
+for layout in "dp=4 zero=1 grads=powersgd:2" "pp=2 dp=2 micro=2 grads=powersgd:2" "dp=2 tp=2 grads=powersgd:2" "dp=2 grads=powersgd:4"; do
+    run=other${layout//[ :=]/-}
+    train "$run" "$layout feedback" train.steps=20 resume=powersgd:2/ckpt/step-0000000010
+    most=1e-4 # to rounding with as many terms and as much rank
+    case $layout in *dp=4* | *:4) most=0.01 ;; esac
+    paste -d ' ' <(losses powersgd:2/metrics.jsonl) <(losses "$run/metrics.jsonl") | awk -v most=$most '
+        { d = $4 / $2 - 1 } $1 != $3 || d > most || d < -most { wrong = 1 } END { exit wrong || NR != 10 }' ||
+        fail "$layout: other losses"
+done
+grep -q '"wte.factor2"' powersgd:2/ckpt/step-0000000010/MANIFEST.json || fail "no factors in the checkpoint"
 
 # an error that was lost matters: the bytes would differ
 train lost "dp=2 zero=3 weights=int8 grads=int4" resume=ref/ckpt/step-0000000010
