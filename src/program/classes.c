@@ -76,6 +76,7 @@ static int code_axis(const sk_graph_plan *plan, char letter)
 {
     const sk_layout *l = &plan->layout;
     int axis = *l->grads_as && l->shard_axis < 0 ? sk_layout_code_axis(l, plan->graph->batch) : -1;
+    if (l->own_grads) axis = l->own_grads - 1;
     if (axis < 0 && sk_layout_adasum(l) != l->shard_axis) axis = sk_layout_adasum(l);
     if (axis < 0 || l->mesh.size[axis] < 2) return -1;
     for (int i = 0; i < plan->graph->tensors.n; i++) {
