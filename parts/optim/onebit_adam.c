@@ -1,7 +1,8 @@
 /* onebit_adam.c - Tang et al. 2021, 1-bit Adam.  The first steps are AdamW's.  Then the second
  * moment is frozen, and ranks send each other their momenta as signs, with what these lose added to
- * the next (program/sent_state.c); each goes on from the mean.  Both moments are corrected for their
- * beginning at 0, as in AdamW, the second for the steps in which it was made; decay is decoupled. */
+ * the next (program/sent_state.c); each goes on from the mean.  Both moments are corrected for
+ * their beginning at 0, as in AdamW, the second for the steps in which it was made; decay is
+ * decoupled. */
 #include "kernel/optim.h"
 
 #include <math.h>

@@ -54,5 +54,4 @@ static sk_status step(const sk_update_job *j, const sk_launch *l)
     return sk_pass<onebit_step>("onebit-adam", j, l);
 }
 
-extern "C" const sk_optim_kernel sk_optim_kernel_onebit_adam = {"onebit-adam",
-                                                                {first, term, step}};
+extern "C" const sk_optim_kernel sk_optim_kernel_onebit_adam = {"onebit-adam", {first, term, step}};

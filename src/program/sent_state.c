@@ -6,12 +6,12 @@
  *                    along it has the mean loss of its own samples, clipped by its own norm, as
  *                    replicas have (replica_sync.c).  A pass leaves the rank's term of a sum in the
  *                    state; terms are encoded with error feedback and summed (coded_sums.c); passes
- *                    that follow see the sum, the same on all ranks.  So weights and state are alike
- *                    on all ranks after every step, and only the error feedback is a rank's own
+ *                    that follow see the sum, the same on all ranks.  So weights and state are
+ * alike on all ranks after every step, and only the error feedback is a rank's own
  *
  * Tensors of one dim, and those that would not become smaller, are summed in f32.  A step that is
- * skipped leaves state and error feedback as they are: the passes do nothing, and what was summed is
- * in buffers of gradients.  With one rank along the axis nothing is encoded. */
+ * skipped leaves state and error feedback as they are: the passes do nothing, and what was summed
+ * is in buffers of gradients.  With one rank along the axis nothing is encoded. */
 #include "program/lowering.h"
 
 /* Those of the parameters in no group; other groups need the same. */
@@ -62,7 +62,8 @@ static sk_status groups_fit(const sk_lowering *e)
 
 static sk_status cannot(const sk_lowering *e, const char *why, const char *instead)
 {
-    return sk_fail(SK_ECONF, "optim.name is %s, whose ranks send momentum in place of gradients: %s; %s",
+    return sk_fail(SK_ECONF,
+                   "optim.name is %s, whose ranks send momentum in place of gradients: %s; %s",
                    e->opts->optim->name, why, instead);
 }
 
@@ -74,8 +75,9 @@ static sk_status one_reduction(const sk_lowering *e)
             return cannot(e, "replicas that synchronise their weights (sync=) send nothing else",
                           "leave out sync, or choose adamw");
         if (splits_batch_alone(l, a, e->g->batch) && a == l->shard_axis && !l->own_grads)
-            return cannot(e, "every rank needs the momentum of all weights, and zero shards it "
-                             "over the only axis that splits the batch",
+            return cannot(e,
+                          "every rank needs the momentum of all weights, and zero shards it "
+                          "over the only axis that splits the batch",
                           "leave out zero, take two axes, as in \"mesh hosts=2 dp=2; split b over "
                           "hosts; split b over dp; shard state over dp\", or choose adamw");
     }
@@ -91,13 +93,16 @@ static sk_status one_reduction(const sk_lowering *e)
 static sk_status step_fits(const sk_lowering *e)
 {
     const sk_schedule *s = sk_schedule_find(e->l->schedule);
+    if (e->opts->state_type != SK_F32 && e->opts->state_type != SK_STATE_AUTO)
+        return cannot(e, "state is sent and divided by as it is, in f32", "take optim.state=f32");
     if (e->opts->late)
         return cannot(e, "optim.late updates during the next step", "take optim.late=0");
     if (s && s->async)
         return cannot(e, "the schedule updates within a step", "take another, as 1f1b");
     if (sk_layout_offloads(e->l) || e->l->replica)
-        return cannot(e, "what is sent lies in the memory of each device, and the layout places "
-                         "weights or state elsewhere",
+        return cannot(e,
+                      "what is sent lies in the memory of each device, and the layout places "
+                      "weights or state elsewhere",
                       "leave out offload= and replica, or choose adamw");
     if (!e->l->own_grads) return SK_OK;
     if (e->l->canonical)
@@ -139,8 +144,7 @@ void sk_plan_sent(sk_lowering *e, sk_param_plan *q)
     if (axis < 0 || !coded_as(e, q)) return;
     const sk_extent of = e->p->bufs.v[q->state[q->optim->sends - 1]].box;
     q->term = e->p->coord[axis];
-    sk_extent box = {
-        .n = of.n + 1, .size = {1}, .at = {q->term}, .full = {e->l->mesh.size[axis]}};
+    sk_extent box = {.n = of.n + 1, .size = {1}, .at = {q->term}, .full = {e->l->mesh.size[axis]}};
     sk_assert(box.n <= SK_MAX_DIM);
     for (int d = 0; d < of.n; d++) {
         box.size[d + 1] = of.size[d];

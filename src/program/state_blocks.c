@@ -10,7 +10,6 @@
 sk_dtype sk_lower_state_type(const sk_lowering *e, const sk_param_plan *q)
 {
     sk_dtype t = e->opts->state_type == SK_STATE_AUTO ? q->optim->state_type : e->opts->state_type;
-    if (q->optim->sends) return SK_F32; /* what is sent, and what it is divided by */
     int64_t n = sk_lower_logical(e, q->tensor) / (int64_t)sk_dtype_size(q->tensor->type);
     int64_t least = e->opts->q8_least ? e->opts->q8_least : SK_Q8_LEAST;
     return t == SK_U8 && n < least ? SK_F32 : t;

@@ -94,8 +94,7 @@ static void list_shards(const sk_program *p, sk_arena *a, void *base, void *file
     }
     for (int i = 0; sk_layout_any_local(&p->layout) && i < *n; i++)
         if (!sk_layout_alike(&p->layout)) of_replica(p, a, &(*v)[i]);
-        else if (!(*v)[i].parts)
-            (*v)[i].mine &= !sk_layout_replica_of(&p->layout, p->coord);
+        else if (!(*v)[i].parts) (*v)[i].mine &= !sk_layout_replica_of(&p->layout, p->coord);
     for (int i = 0; i < p->params.n; i++) outer_shards(p, base, file, &p->params.v[i], *v, n);
 }
 

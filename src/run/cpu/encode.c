@@ -15,7 +15,7 @@ typedef struct code_job {
     const sk_codec *codec;
     char *x; /* rows of elements */
     uint8_t *code;
-    float *error; /* or NULL */
+    float *error;    /* or NULL */
     bool adds, hold; /* hold: the error stays as it is */
     float scale;
     sk_dtype type;
