@@ -30,7 +30,8 @@ typedef struct sk_code_job {
      * lost now is added to it. */
     float *error;
     bool adds;
-    const double *loss_scale; /* of x; read where there is an error */
+    const double *loss_scale; /* of x; read where there is an error; NULL: 1 */
+    const int32_t *hold;      /* NULL, or: where it is set, the error stays as it is */
     /* Rows as in sk_code_row: the logical place of the first element, and from a row to the next;
      * what random streams are made of (sk_code_shared, sk_code_own). */
     int64_t first, place;

@@ -48,7 +48,18 @@
  *
  * A state has a number as results have, and its content is the one at that place of the program:
  * new behind its `keep`.  Results of operations between every(n) and every(1) cannot be used
- * elsewhere; they are kept in a state. */
+ * elsewhere; they are kept in a state.
+ *
+ * An optimizer may have ranks send a state, encoded, in place of gradients (1-bit Adam): `sends`.
+ * Up to the step that a knob says its first passes see the gradient of all ranks, as always.  From
+ * then on ranks along dp sum no gradients; other passes run: the first leaves in that state this
+ * rank's term of a sum, made of its own gradient, and the next sees the sum over the ranks as one
+ * more array behind the state (program/sent_state.c):
+ *
+ *     .sends = 1 + M, .sent_as = "sign", .n_first = 1, .first_steps = 1 + WARMUP,
+ *     .pass = {all_of_it, term, step},
+ *     term:  m[i] = p->share * (b1 * m[i] + (1 - b1) * grad[i] * scale)      share: 1 / ranks
+ *     step:  m[i] = p->state[2][i], ... */
 #ifndef SK_KERNEL_OPTIM_H
 #define SK_KERNEL_OPTIM_H
 
@@ -76,6 +87,7 @@ typedef struct sk_piece {
     double norm;               /* of all gradients of the mean loss, before clipping */
     double sum[SK_MAX_SUM];    /* totals of the pass before; returned by this pass */
     float *scalar;             /* sk_optim.scalars of the parameter; only settle writes them */
+    float share;               /* with sk_optim.sends: 1 / the ranks that send */
 } sk_piece;
 
 /* What the engine does with a knob beside handing its value on. */
@@ -123,6 +135,8 @@ typedef struct sk_knob {
                             .doc = "of weights, not of biases and norms", \
                             .key = "weight_decay", .role = as}
 #define SK_DECAY(x) SK_DECAY_AS(x, SK_KNOB_DECAY)
+#define SK_FREEZE(x) {.name = "freeze_step", .usual = x, .least = 1, .most = 0x1p24, .whole = true, \
+                      .doc = "steps with sums of gradients, before momentum is sent encoded"}
 #define SK_MATCH_RMS(x) {.name = "match_rms", .usual = x, .most = 10, \
                          .doc = "RMS of the step, to match AdamW's; 0: the optimizer's own scale"}
 #define SK_DAMPING(x) {.name = "damping", .usual = x, .least = 1e-12, .most = 1e6, \
@@ -199,6 +213,10 @@ typedef struct sk_optim {
     /* NULL, or: makes of param, a copy, what it will probably be `delay` updates later.  Forward
      * passes whose gradients come late in a pipeline read that. */
     void (*ahead)(sk_piece *p);
+    /* 0, or: 1 + the state that is sent in place of gradients, encoded by the codec sent_as; how
+     * many passes make the steps before that; 1 + the knob that says how many steps these are. */
+    int sends, n_first, first_steps;
+    const char *sent_as;
     unsigned positive;   /* bits: states that are never negative, as second moments */
     sk_dtype state_type; /* that state is kept in unless optim.state says otherwise; SK_F32 */
 } sk_optim;
@@ -209,8 +227,12 @@ typedef struct sk_optim {
 const char *sk_state_type_name(sk_dtype t);
 bool sk_state_type_find(const char *name, sk_dtype *out);
 
-/* Arrays that passes see of a shard as `state`: the state, and a direction between the passes. */
-static inline int sk_optim_arrays(const sk_optim *o) { return o->n_state + (o->matrix != NULL); }
+/* Arrays that passes see of a shard as `state`: the state, and a direction or a sum between the
+ * passes. */
+static inline int sk_optim_arrays(const sk_optim *o)
+{
+    return o->n_state + (o->matrix || o->sends);
+}
 
 static inline int sk_optim_scalars(const sk_optim *o)
 {

@@ -91,6 +91,7 @@ typedef struct sk_update_job {
     unsigned momentum;       /* bits: which of them pulse->momentum replaces */
     uint64_t seed;           /* of stochastic rounding */
     int64_t warmup;          /* as in sk_piece */
+    float share;             /* as in sk_piece */
     int phases;              /* of a step: passes act in the last, perturb in those before */
     const sk_step_scalars *pulse;
 } sk_update_job;

@@ -107,6 +107,10 @@ typedef struct sk_layout {
     int copy; /* ranks side by side along the shard axis that keep a second copy of gathered weights
                  for the rest of a step, split over them; 0: none */
     sk_axis_sync sync[SK_MAX_AXES]; /* by axis: the replicas along it have weights of their own */
+    /* 0, or 1 + the axis whose ranks sum no gradients from a step on, since they send each other a
+     * state of the optimizer: the compiler writes it (program/sent_state.c), no text says it */
+    int own_grads;
+    int64_t own_grads_from;
     bool adasum[SK_MAX_AXES]; /* by axis, one at most: gradients along it are joined by Adasum */
     int own[SK_MOST_WORDS];   /* of words without a member above: sk_word_value() */
 } sk_layout;
@@ -149,6 +153,9 @@ int sk_layout_adasum(const sk_layout *l);
  * axis; how many replicas are there over all such axes, and which is the one at these coordinates?
  */
 bool sk_layout_local(const sk_layout *l, int axis);
+int64_t sk_layout_local_from(const sk_layout *l, int axis); /* the first step in which they do */
+/* Do replicas have the same weights after every step, since only their gradients are their own? */
+bool sk_layout_alike(const sk_layout *l);
 bool sk_layout_any_local(const sk_layout *l);
 int sk_layout_replicas(const sk_layout *l);
 int sk_layout_replica_of(const sk_layout *l, const int *coord);

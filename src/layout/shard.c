@@ -53,8 +53,15 @@ int sk_layout_code_axis(const sk_layout *l, char batch)
 
 bool sk_layout_local(const sk_layout *l, int axis)
 {
-    return *l->sync[axis].name && l->mesh.size[axis] > 1;
+    return (*l->sync[axis].name || l->own_grads == 1 + axis) && l->mesh.size[axis] > 1;
 }
+
+int64_t sk_layout_local_from(const sk_layout *l, int axis)
+{
+    return l->own_grads == 1 + axis ? l->own_grads_from : l->sync[axis].from;
+}
+
+bool sk_layout_alike(const sk_layout *l) { return l->own_grads > 0; }
 
 int sk_layout_replicas(const sk_layout *l)
 {

@@ -87,7 +87,7 @@ static void update_operands(const sk_program *p, const sk_inst *in, sk_visit *vi
     if (in->in[0] >= 0) visit(ctx, (int *)&in->in[0], SK_READS | hold);
     if (in->in[1] >= 0) visit(ctx, (int *)&in->in[1], SK_READS);
     const sk_param_plan *q = &p->params.v[in->param];
-    int step = sk_param_matrix_update(q) ? 2 + q->n_state : -1;
+    int step = sk_param_more(q) ? 2 + q->n_state : -1;
     for (int i = 2; i < SK_MAX_IN; i++) {
         unsigned use = i == step ? (last ? SK_READS : SK_WRITES) : SK_READS | SK_WRITES | hold;
         if (in->in[i] >= 0) visit(ctx, (int *)&in->in[i], use);

@@ -78,6 +78,7 @@ static int code_axis(const sk_graph_plan *plan, char letter)
     const sk_codec *c = plan->plan.grads_as;
     int axis =
         c && !c->low_rank && l->shard_axis < 0 ? sk_layout_code_axis(l, plan->graph->batch) : -1;
+    if (l->own_grads) axis = l->own_grads - 1;
     if (axis < 0 && sk_layout_adasum(l) != l->shard_axis) axis = sk_layout_adasum(l);
     if (axis < 0 || l->mesh.size[axis] < 2) return -1;
     for (int i = 0; i < plan->graph->tensors.n; i++) {

@@ -77,6 +77,7 @@ sk_status sk_choose_codecs(sk_lowering *e)
     SK_TRY(find_codec(e, l->grads_as, &e->plan.grads_as));
     SK_TRY(codecs_fit(l, e->plan.weights_as, e->plan.grads_as));
     SK_TRY(low_rank_fits(e, e->plan.grads_as));
+    if (l->own_grads) SK_TRY(find_codec(e, e->opts->optim->sent_as, &e->plan.sent_as));
     for (int i = 0; i < e->g->tensors.n; i++)
         e->plan.narrow_model |=
             e->g->tensors.v[i]->role == SK_PARAM && sk_narrow(e->g->tensors.v[i]);

@@ -56,6 +56,7 @@ static sk_status goes_together(sk_lowering *e)
         const sk_tensor *t = e->g->tensors.v[i];
         if (t->role == SK_PARAM && sk_narrow(t)) ask.dtype = t->type;
     }
+    SK_TRY(sk_check_sent(e));
     return sk_layout_fits(&ask);
 }
 
@@ -278,6 +279,7 @@ static sk_program *new_program(sk_arena *a, const sk_graph *g, const sk_layout *
                       .threads = threads < 1 ? 1 : threads,
                       .gpu = o->gpu,
                       .logits = -1};
+    sk_own_grads(o, g->batch, &p->layout);
     p->n_micro = o->n_micro ? o->n_micro : l->n_micro ? l->n_micro : 1;
     sk_mesh_coords(&l->mesh, rank, p->coord);
     p->stage = l->stage_axis < 0 ? 0 : p->coord[l->stage_axis];
@@ -292,7 +294,7 @@ static sk_status make_plan(sk_arena *a, const sk_graph *g, const sk_layout *l,
     SK_TRY(check_words());
     sk_graph_plan *plan = sk_new(a, sk_graph_plan);
     sk_program *p = new_program(a, g, l, o, 0); /* of any rank: for what ranks have in common */
-    *plan = (sk_graph_plan){.graph = g, .layout = *l, .opts = *o, .n_micro = p->n_micro};
+    *plan = (sk_graph_plan){.graph = g, .layout = p->layout, .opts = *o, .n_micro = p->n_micro};
     sk_lowering e = {.p = p, .tmp = a, .g = g, .l = &plan->layout, .opts = o, .sp = &plan->spread};
     SK_TRY(run_passes(&e, true, last, stopped));
     plan->plan = e.plan;

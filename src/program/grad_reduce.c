@@ -31,7 +31,7 @@ static int kth_axis(const sk_lowering *e, int k)
 /* Replicas sum no gradients with each other, but for the steps before they are replicas. */
 static bool partial_over(const sk_lowering *e, const sk_param_plan *q, int axis)
 {
-    if (sk_layout_local(e->l, axis) && !e->l->sync[axis].from) return false;
+    if (sk_layout_local(e->l, axis) && !sk_layout_local_from(e->l, axis)) return false;
     if (axis == e->l->shard_axis && sk_lower_is_cut(e, q)) return false; /* scattered or sliced */
     if (axis == sk_lower_code_axis(e) && sk_lower_grads_as(e, q)) return false; /* sum_coded() */
     if (axis == sk_layout_adasum(e->l) && sk_adasum_joins(e, q)) return false;
@@ -40,27 +40,17 @@ static bool partial_over(const sk_lowering *e, const sk_param_plan *q, int axis)
     return e->plan.grad_made[q->tensor->id].how[axis] == SK_PARTIAL;
 }
 
-/* Encoded rows go to their owners, who decode and sum them: one more gradient for the call. */
-static void join_coded(sk_lowering *e, int *call, const sk_param_plan *q, int whole, int piece)
-{
-    const sk_codec *c = sk_lower_grads_as(e, q);
-    int axis = sk_lower_code_axis(e), n = e->l->mesh.size[axis];
-    if (*call < 0)
-        *call = sk_lower_call(e, SK_ALLTOALL, SK_SUM, SK_U8, axis,
-                              sk_print(e->p->arena, "grads from %s", q->tensor->name));
-    int code = sk_lower_encode(e, c, q, whole, q->error, false),
-        came = sk_lower_code(e, c, piece, n);
-    const sk_extent box = e->p->bufs.v[code].box;
-    sk_lower_rows(e, *call, code, came, &box, 0);
-    sk_lower_then(e, *call, (sk_then){SK_DO_DECODE, came, piece, n, c, sk_lower_stream(q)});
-}
-
 /* One more gradient for one of the calls on an axis; the first opens it. */
 static void join_scatter(sk_lowering *e, int *calls, const sk_param_plan *q, int whole, int piece)
 {
     int *call = &calls[sk_narrow(q->tensor)];
     if (sk_lower_grads_as(e, q)) {
-        join_coded(e, &calls[SK_CODED], q, whole, piece);
+        sk_coded x = {.q = q,
+                      .codec = sk_lower_grads_as(e, q),
+                      .axis = sk_lower_code_axis(e),
+                      .from = whole,
+                      .part = piece};
+        sk_join_coded(e, &calls[SK_CODED], &x);
         return;
     }
     const sk_extent *box = &e->p->bufs.v[whole].box;
@@ -79,75 +69,30 @@ static void join_sum(sk_lowering *e, int *call, int axis, const sk_param_plan *q
     sk_lower_seg(e, *call, buf, buf, 1, sk_box_count(box, 0, box->n), 1);
 }
 
-/* --- encoded sums that every rank needs complete --- */
-
-typedef struct coded { /* a gradient, this rank's rows of it, and the error of these rows */
-    const sk_param_plan *q;
-    int whole, part, error;
-} coded;
-
-typedef struct codeds {
-    coded *v;
-    int n, cap;
-} codeds;
-
 /* Is it encoded, and not sharded? */
 static bool wants_coded(const sk_lowering *e, const sk_param_plan *q)
 {
     return e->l->shard_axis < 0 && sk_lower_grads_as(e, q);
 }
 
-static void add_coded(sk_lowering *e, codeds *all, const sk_param_plan *q, int whole)
-{
-    const sk_group *g = &e->p->groups[sk_lower_code_axis(e)];
-    coded x = {.q = q, .whole = whole, .part = sk_lower_part(e, whole, g->me, g->n), .error = -1};
-    if (q->error >= 0) {
-        const sk_buffer part = e->p->bufs.v[x.part], w = e->p->bufs.v[whole];
-        sk_extent box = e->p->bufs.v[q->error].box;
-        int64_t row = sk_box_count(&w.box, 1, w.box.n) * (int64_t)sizeof(real);
-        box.at[1] = part.box.at[0];
-        box.size[1] = part.box.size[0];
-        x.error = sk_lower_buffer(e, e->p->bufs.v[q->error].name, NULL, SK_OPTIM, SK_F32, box);
-        e->p->bufs.v[x.error].within = q->error;
-        e->p->bufs.v[x.error].part_at = (part.box.at[0] - w.box.at[0]) * row;
-        e->p->bufs.v[x.error].keep = true;
-    }
-    *(coded *)sk_push(e->tmp, all) = x;
-}
-
-/* Rows to their owners, who sum them; sums back to all.  The owner of a row adds the error of
- * encoding the sum to the error of its own term. */
-static void sum_coded(sk_lowering *e, const codeds *all)
-{
-    int axis = sk_lower_code_axis(e), there = -1, back = -1;
-    for (int i = 0; i < all->n; i++)
-        join_coded(e, &there, all->v[i].q, all->v[i].whole, all->v[i].part);
-    if (there >= 0) sk_lower_start(e, there, SK_FLIES_NOT);
-    for (int i = 0; i < all->n; i++) {
-        const coded *x = &all->v[i];
-        const sk_codec *c = sk_lower_grads_as(e, x->q);
-        if (back < 0)
-            back = sk_lower_call(e, SK_ALLGATHER, SK_SUM, SK_U8, axis,
-                                 sk_print(e->p->arena, "sums from %s", x->q->tensor->name));
-        int code = sk_lower_encode(e, c, x->q, x->part, x->error, true);
-        int came = sk_lower_code(e, c, x->whole, 1);
-        const sk_extent box = e->p->bufs.v[came].box;
-        sk_lower_rows(e, back, code, came, &box, 0);
-        sk_lower_then(e, back,
-                      (sk_then){SK_DO_DECODE, came, x->whole, 1, c, sk_lower_stream(x->q)});
-    }
-    if (back >= 0) sk_lower_start(e, back, SK_FLIES_NOT);
-}
-
 /* --- a list of gradients --- */
 
+/* Encoded sums that every rank needs complete. */
 static void reduce_coded(sk_lowering *e, const sk_grad_at *v, int n)
 {
-    codeds all = {0};
-    for (int i = 0; i < n; i++)
-        if (wants_coded(e, plan_of(e, v[i].param)))
-            add_coded(e, &all, plan_of(e, v[i].param), v[i].whole);
-    sum_coded(e, &all);
+    sk_coded *all = sk_many(e->tmp, sk_coded, n + 1);
+    int n_all = 0;
+    for (int i = 0; i < n; i++) {
+        const sk_param_plan *q = plan_of(e, v[i].param);
+        if (!wants_coded(e, q)) continue;
+        sk_coded x = {.q = q,
+                      .codec = sk_lower_grads_as(e, q),
+                      .axis = sk_lower_code_axis(e),
+                      .from = v[i].whole,
+                      .whole = v[i].whole};
+        all[n_all++] = sk_coded_whole(e, x);
+    }
+    sk_sum_coded(e, all, n_all);
 }
 
 static void start_all(sk_lowering *e, const int *calls, sk_flies flies)
@@ -165,7 +110,7 @@ static void sum_over(sk_lowering *e, const sk_grad_at *v, int n, int axis, bool 
             join_sum(e, &calls[sk_narrow(q->tensor)], axis, q,
                      cut && !sk_adasum_scatters(e, q) ? v[i].piece : v[i].whole);
     }
-    if (sk_layout_local(e->l, axis)) e->at.sync.until = e->l->sync[axis].from;
+    if (sk_layout_local(e->l, axis)) e->at.sync.until = sk_layout_local_from(e->l, axis);
     start_all(e, calls, flies);
     e->at.sync.until = 0;
 }

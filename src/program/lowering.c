@@ -66,6 +66,7 @@ sk_inst *sk_lower_inst(sk_lowering *e, sk_act act)
     *in = sk_inst_like(&place, act);
     in->every = e->at.every;
     in->sync = e->at.sync;
+    in->held = e->at.held;
     return in;
 }
 

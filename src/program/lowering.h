@@ -71,6 +71,7 @@ typedef struct sk_plan {
     const int *stage_of_layer;
     /* codecs */
     const sk_codec *weights_as, *grads_as; /* NULL: as they are */
+    const sk_codec *sent_as;               /* of what the optimizer sends; NULL: nothing */
     bool narrow_model;                     /* some weights are narrower than f32 */
 
     /* regions; recompute adds those of clones */
@@ -107,6 +108,7 @@ typedef struct sk_place {
     int region;       /* of the instructions that are being written: inst.region */
     int every;        /* the same: inst.every */
     sk_step_due sync; /* the same */
+    bool held;        /* the same */
     bool mean;        /* the same */
 } sk_place;
 
@@ -140,6 +142,7 @@ typedef struct sk_lowering {
     sk_ints layers;     /* of the task being written, in its order */
     const sk_matrix_placement
         *matrices;   /* where the work on matrices is done: matrix_placement.c */
+    int *sums_sent;  /* by parameter: the sum of what ranks sent (sent_state.c); or NULL */
     int noise;       /* buffer that SUMSQ adds to; -1: none */
     int noise_micro; /* that SUMSQ takes gradients of; in deterministic order of all */
     struct {
@@ -401,6 +404,27 @@ sk_status sk_lower(sk_lowering *e);
 
 /* print_plan.c: what is decided about nodes and tensors, before there are instructions. */
 char *sk_lower_print(const sk_lowering *e, sk_arena *a);
+
+/* coded_sums.c: encoded rows go to their owners along the axis, who decode and sum them. */
+typedef struct sk_coded { /* what is encoded, all rows of the sum, this rank's rows of it */
+    const sk_param_plan *q;
+    const sk_codec *codec;
+    int axis, from, whole, part;
+    int error; /* of encoding the sum of these rows, which is added to q->error; or -1 */
+} sk_coded;
+void sk_join_coded(sk_lowering *e, int *call, const sk_coded *x);
+/* The sum that every rank along the axis needs: part and error are filled in. */
+sk_coded sk_coded_whole(sk_lowering *e, sk_coded x);
+void sk_sum_coded(sk_lowering *e, const sk_coded *v, int n);
+
+/* sent_state.c: what the optimizer has ranks send in place of gradients.  The axis, into a copy of
+ * the layout; may it be; the error feedback of a parameter; the steps in which a pass runs; the sum
+ * over ranks, as one more operand of the pass behind it. */
+void sk_own_grads(const sk_compile_opts *o, char batch, sk_layout *l);
+sk_status sk_check_sent(const sk_lowering *e);
+void sk_plan_sent(sk_lowering *e, sk_param_plan *q);
+sk_step_due sk_sent_due(const sk_lowering *e, int pass);
+void sk_lower_sent(sk_lowering *e);
 
 /* grad_reduce.c: over all axes over which they are partial. */
 void sk_reduce_grads(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies);

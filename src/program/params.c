@@ -223,6 +223,7 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
     sk_plan_replica(e, q);
     if (sk_lower_grads_as(e, q)) sk_plan_coded(e, q, set);
     if (sk_lower_low_rank(e, q)) sk_plan_low_rank(e, q, set);
+    if (q->optim->sends) sk_plan_sent(e, q);
     return SK_OK;
 }
 

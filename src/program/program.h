@@ -142,6 +142,8 @@ typedef struct sk_inst {
     int param, pass; /* UPDATE, AHEAD; param: ADD of a gradient too, as node, SUMSQ, AVERAGE */
     int delay;       /* UPDATE, AHEAD: updates between the weights that are read and this */
     bool training;   /* STATS, CLIP: with gradients */
+    bool held;       /* ENCODE: of numbers that are not scaled, behind CLIP; the error stays as it
+                        is where state of the optimizer does */
     bool adds_error; /* ENCODE: of a sum; the error is added to the error so far */
     int term;        /* ENCODE: 1 + which term of the sum it is, for random bits; 0: the sum */
     uint64_t stream; /* ENCODE, DECODE: of the tensor, for random bits */
@@ -492,7 +494,13 @@ static inline int sk_param_average(const sk_param_plan *q)
 /* Is this the last pass of the optimizer over the parameter of an update? */
 static inline bool sk_last_pass(const sk_program *p, const sk_inst *in)
 {
-    return !p->params.v[in->param].optim->pass[in->pass + 1];
+    const sk_optim *o = p->params.v[in->param].optim;
+    return !o->pass[in->pass + 1] || in->pass + 1 == o->n_first;
+}
+/* Passes see one more array behind the state: of a whole matrix, or what ranks have sent. */
+static inline int sk_param_more(const sk_param_plan *q)
+{
+    return sk_param_matrix_update(q) || (q->optim && q->optim->sends);
 }
 /* Sums that contributions of nodes are added to: gradients of parameters, then extras. */
 static inline int sk_n_grads(const sk_program *p) { return p->params.n + p->n_extras; }

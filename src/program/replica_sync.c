@@ -71,7 +71,7 @@ void sk_plan_replica(sk_lowering *e, sk_param_plan *q)
 {
     int axis = outer_axis(e->l);
     const char *name = q->tensor->name;
-    if (!sk_layout_any_local(e->l)) return;
+    if (!sk_layout_any_local(e->l) || sk_layout_alike(e->l)) return;
     q->mean = q->grad_shard;
     if (axis < 0) return;
     q->anchor = sk_lower_kept_state(e, sk_print(e->p->arena, "%s.anchor", name), q, SK_F32);
@@ -289,7 +289,7 @@ static void copy_to_mean(sk_lowering *e, int param)
 void sk_lower_replica_mean(sk_lowering *e)
 {
     sk_program *p = e->p;
-    if (!p->optim || !sk_layout_any_local(e->l)) return;
+    if (!p->optim || !sk_layout_any_local(e->l) || sk_layout_alike(e->l)) return;
     e->at.task = e->at.micro = -1;
     e->at.layer = 0;
     e->at.mean = true;
@@ -362,9 +362,10 @@ static sk_status replicas_fit(const sk_lowering *e)
 
 int64_t sk_replicas_from(const sk_layout *l)
 {
-    int64_t from = 0;
+    int64_t from = l->own_grads_from;
     for (int a = 0; a < l->mesh.n; a++)
-        if (sk_layout_local(l, a) && l->sync[a].from > from) from = l->sync[a].from;
+        if (sk_layout_local(l, a) && sk_layout_local_from(l, a) > from)
+            from = sk_layout_local_from(l, a);
     return from;
 }
 
@@ -372,7 +373,7 @@ sk_status sk_check_replicas(sk_lowering *e)
 {
     sk_program *p = e->p;
     p->replicas_from = sk_replicas_from(e->l);
-    if (p->optim && sk_layout_any_local(e->l)) SK_TRY(replicas_fit(e));
+    if (p->optim && sk_layout_any_local(e->l) && !sk_layout_alike(e->l)) SK_TRY(replicas_fit(e));
     p->n_mean = p->n_train;
     while (p->n_mean < p->insts.n && p->insts.v[p->n_mean].mean) p->n_mean++;
     return SK_OK;

@@ -147,6 +147,7 @@ static bool any_pass(const sk_compile_opts *o, int pass, bool sums)
 static void one_pass(sk_lowering *e, int pass, int before, int after)
 {
     sk_program *p = e->p;
+    e->at.sync = sk_sent_due(e, pass);
     if (after >= 0) sk_lower_inst(e, SK_DO_ZERO)->out[0] = after;
     for (int group = 0; group <= e->opts->n_groups; group++) /* a launch takes those of one group */
         for (int i = 0; i < p->params.n; i++) {
@@ -155,8 +156,12 @@ static void one_pass(sk_lowering *e, int pass, int before, int after)
             sk_inst *in = sk_lower_pass(e, i, pass);
             in->in[1] = q->optim->n_sums ? before : -1;
             in->out[1] = q->optim->n_sums && q->optim->pass[pass + 1] ? after : -1;
+            if (q->optim->sends && pass > q->optim->n_first)
+                in->in[2 + q->n_state] = e->sums_sent[i];
         }
+    if (e->opts->optim->sends && pass == e->opts->optim->n_first) sk_lower_sent(e);
     if (after >= 0) reduce_replica(e, after, -1, "sums of the optimizer");
+    e->at.sync = (sk_step_due){0};
 }
 
 static void meet(sk_lowering *e, int *call)

@@ -96,7 +96,9 @@ static void list_shards(const sk_program *p, sk_arena *a, void *base, void *file
         shard_of(p, base, file, q->error, q->tells, &(*v)[*n]);
         (*v)[(*n)++].parts = true;
     }
-    for (int i = 0; sk_layout_any_local(&p->layout) && i < *n; i++) of_replica(p, a, &(*v)[i]);
+    for (int i = 0; sk_layout_any_local(&p->layout) && i < *n; i++)
+        if (!sk_layout_alike(&p->layout)) of_replica(p, a, &(*v)[i]);
+        else if (!(*v)[i].parts) (*v)[i].mine &= !sk_layout_replica_of(&p->layout, p->coord);
     for (int i = 0; i < p->params.n; i++) outer_shards(p, base, file, &p->params.v[i], *v, n);
 }
 
@@ -124,12 +126,12 @@ static void model_shards(const sk_program *p, const int *coord, const sk_param_p
 {
     bool cut = p->layout.shard == SK_SHARD_PARAMS, wide = q->master >= 0;
     int average = sk_param_average(q), own = average >= 0 ? average : q->master;
+    bool first = !sk_layout_replica_of(&p->layout, coord); /* all replicas have the same mean */
     if (average < 0 && sk_run_keeps(p, q->stored)) {
-        shard_of(p, base, file, q->stored, q->writes && !wide, &v[*n]);
+        shard_of(p, base, file, q->stored, q->writes && !wide && first, &v[*n]);
         move_shard(p, coord, q, cut ? &q->update : &q->used, &v[(*n)++]);
     }
     if (own < 0) return;
-    bool first = !sk_layout_replica_of(&p->layout, coord); /* all replicas have the same mean */
     shard_of(p, base, file, own, q->owner && first, &v[*n]);
     move_shard(p, coord, q, &q->update, &v[*n]);
     v[(*n)++].name = q->tensor->name;

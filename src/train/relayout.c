@@ -111,6 +111,12 @@ static bool shares_weights(const sk_layout *l) { return l->replica; }
 /* A move copies what owners have, and each replica has weights of its own. */
 static sk_status no_sync(const sk_setup *s)
 {
+    if (s->optim && s->optim->sends)
+        return sk_fail(SK_ECONF,
+                       "optim.name is %s, whose ranks send momentum in place of gradients, and a "
+                       "run whose layout changes would send it along another axis; choose adamw, "
+                       "or stop and resume with the other layout",
+                       s->optim->name);
     if (!sk_layout_any_local(&s->layout)) return SK_OK;
     return sk_fail(SK_ECONF,
                    "replicas have weights of their own, and a run whose layout changes moves those "

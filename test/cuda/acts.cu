@@ -1006,6 +1006,7 @@ static sk_piece piece_of(const optim_case *c, const twin *t)
     p.step = c->pulse.updates + u->update + 1;
     p.delay = u->delay;
     p.warmup = c->j.warmup;
+    p.share = c->j.share;
     p.norm = c->pulse.norm;
     for (int k = 0; c->o->knobs[k].name; k++) {
         sk_knob_role role = c->o->knobs[k].role;
@@ -1180,7 +1181,7 @@ static void case_open(optim_case *c, world *w, const sk_optim_kernel *k, const m
     c->table = place(w, sizeof(sk_update) * N_PARAMS, SK_U8, 0);
     c->j.pulse = (sk_step_scalars *)(w->base + pulse);
     c->j.pieces = (sk_update *)(w->base + c->table);
-    c->j.n_pieces = N_PARAMS, c->j.seed = 11;
+    c->j.n_pieces = N_PARAMS, c->j.seed = 11, c->j.share = 0.25F;
     c->j.grad_type = m->grad, c->j.state_type = m->state, c->j.narrow_type = m->narrow;
     for (int i = 0; c->o->knobs[i].name; i++) {
         c->j.knob[i] = c->o->knobs[i].usual;

@@ -97,12 +97,23 @@ static double tolerance(const sk_trial *one, bool codes)
     return codes ? 5e-2 : fmax(8 * step, one->state_type ? 3e-3 : 1e-5);
 }
 
+/* As programs have it: an optimizer may send something in place of gradients. */
 static sk_layout layout_of(const sk_trial *t)
 {
     sk_layout l = {0};
     sk_assert(!sk_layout_read(t->layout, 0, &l));
+    const sk_optim *o = t->optim ? sk_optim_find(t->optim) : NULL;
+    if (!o || !o->sends) return l;
+    sk_arena a = {0};
+    sk_graph g;
+    sk_program **p;
+    int n;
+    if (!sk_trial_compile(&a, t, &g, &p, &n)) l = p[0]->layout;
+    sk_arena_end(&a);
     return l;
 }
+
+static bool is_coded(const sk_layout *l) { return *l->weights_as || *l->grads_as || l->own_grads; }
 
 /* Sums of absolute values of what the backward pass tells.  A drawn label can be another one. */
 static bool extras_near(const sk_trial *one, const sk_trial *many, bool codes, outcome *o)
@@ -119,7 +130,7 @@ static bool extras_near(const sk_trial *one, const sk_trial *many, bool codes, o
 static bool near(const sk_trial *one, const sk_trial *many, outcome *o)
 {
     sk_layout l = layout_of(many);
-    bool codes = *l.weights_as || *l.grads_as;
+    bool codes = is_coded(&l);
     double limit = tolerance(one, codes);
     double norm = codes ? 0.5 : one->dtype || one->state_type ? 0.2 : 1e-3;
     o->worst = apart(one->valid, many->valid);
@@ -200,16 +211,15 @@ static void only_replicas(const sk_layout *l, char text[TEXT])
 static const char *reference(const sk_trial *t, bool in_order)
 {
     static char text[TEXT];
-    sk_layout l;
-    if (!sk_layout_read(t->layout, 0, &l) &&
-        (sk_layout_any_local(&l) || sk_layout_adasum(&l) >= 0)) {
+    sk_layout l = layout_of(t);
+    if (sk_layout_any_local(&l) || sk_layout_adasum(&l) >= 0) {
         only_replicas(&l, text);
         if (in_order) strncat(text, canonical, sizeof text - strlen(text) - 1);
         return text;
     }
     if (t->late) return in_order ? "offload=state; canonical order" : "offload=state";
     if (in_order) return "dp=1; canonical order";
-    if (sk_layout_read(t->layout, 0, &l) || !sk_schedule_find(l.schedule)->async) return "dp=1";
+    if (!sk_schedule_find(l.schedule)->async) return "dp=1";
     snprintf(text, sizeof text, "pp=%d micro=%d schedule=%s%s",
              l.stage_axis < 0 ? 1 : l.mesh.size[l.stage_axis], l.n_micro ? l.n_micro : 1,
              l.schedule, l.balance ? " balance" : "");
@@ -351,7 +361,7 @@ static void compare(const sk_trial *t, bool in_order, outcome *o)
     if (agree && noise_holds(t, o)) return;
     o->verdict = WRONG;
     sk_layout l = layout_of(t);
-    bool codes = *l.weights_as || *l.grads_as;
+    bool codes = is_coded(&l);
     bool amplifies = sk_model_routes(t->model) || sk_schedule_find(l.schedule)->async || t->dtype ||
                      decomposes(t);
     if (in_order || !amplifies || apart(one.loss[0], t->loss[0]) > tolerance(&one, codes)) return;
@@ -720,6 +730,8 @@ static const char *const refusals[] = {
     "layout: reduce=adasum runs on CPUs",
     "layout: grads=powersgd:# factors gradients of the whole step",
     "layout: grads=powersgd:# keeps what it owes from step to step",
+    "optim.name is onebit-adam, whose ranks send momentum in place of gradients",
+    "optim.groups: ranks of onebit-adam send momentum in place of gradients",
 };
 
 static bool may_refuse(const char *kind)

@@ -1236,13 +1236,14 @@ static void encode_row(const code_call *c, int64_t row, float *x, float *y)
     const sk_code_job *j = &c->job;
     size_t at = (size_t)(row * j->row);
     float *error = j->error ? j->error + at : NULL;
-    float scale = error ? (float)*j->loss_scale : 1, unscale = 1 / scale;
+    float scale = error && j->loss_scale ? (float)*j->loss_scale : 1, unscale = 1 / scale;
+    bool hold = j->hold && *j->hold;
     sk_code_row r = row_of(j, row, x);
     sk_convert(x, SK_F32, (const char *)j->x + at * sk_dtype_size(j->type), j->type, j->row);
     for (int64_t i = 0; error && !j->adds && i < j->row; i++) x[i] = fmaf(scale, error[i], x[i]);
     sk_encode(&c->codec, &r, j->code + row * j->bytes);
     sk_decode(&c->codec, &r, j->code + row * j->bytes, 0, j->row, y);
-    for (int64_t i = 0; error && i < j->row; i++)
+    for (int64_t i = 0; error && !hold && i < j->row; i++)
         error[i] = fmaf(unscale, x[i] - y[i], j->adds ? error[i] : 0);
 }
 
@@ -1324,6 +1325,7 @@ static sk_piece piece_of(const pass_call *c, const sk_update *u)
     x.scale = u->scale > 0 ? u->scale / (float)pulse->loss_scale : pulse->scale;
     x.step = pulse->updates + u->update + 1;
     x.warmup = c->job.warmup;
+    x.share = c->job.share;
     x.norm = pulse->norm;
     for (int s = 0; s < SK_MAX_STATE; s++) x.state[s] = u->state[s];
     for (int k = 0; c->optim->knobs[k].name; k++) {

@@ -85,12 +85,17 @@ sk_status sk_trial_graph(sk_arena *a, const sk_trial *t, sk_graph *g)
     return sk_graph_status(g);
 }
 
+static void numbers_of(const sk_trial *t, const sk_optim *o, double *v);
+
 void sk_trial_options(const sk_trial *t, sk_compile_opts *o)
 {
+    static _Thread_local double sends[SK_MAX_KNOB]; /* the step from which it does */
     static _Thread_local int host_of[SK_TEST_RANKS];
     for (int r = 0; r < SK_TEST_RANKS; r++) host_of[r] = r * t->hosts / SK_TEST_RANKS;
     const sk_optim *optim = sk_optim_find(t->optim ? t->optim : "adamw");
+    if (optim->sends) numbers_of(t, optim, sends);
     *o = (sk_compile_opts){.optim = t->own_optim ? t->own_optim : optim,
+                           .knob = optim->sends ? sends : NULL,
                            .groups = t->n_groups ? t->groups : NULL,
                            .n_groups = t->n_groups,
                            .n_micro = t->n_micro,

@@ -46,6 +46,17 @@ def lamb(x):
     x.w = x.w - x.k["lr"] * (a / b if a > 0 and b > 0 else 1) * r
 
 
+def onebit_adam(x):
+    """Tang et al. 2021, algorithm 1, on one rank: nothing is encoded; both moments debiased."""
+    k, (b1, b2) = x.k, x.k["betas"]
+    m = x.debiased("m", x.g, b1)
+    if x.t <= k["freeze_step"]:
+        x.moving("v", x.g * x.g, b2)
+    v = x.s["v"] / (1 - b2 ** min(x.t, k["freeze_step"]))
+    x.shrink()
+    x.w = x.w - k["lr"] * m / (v.sqrt() + k["eps"])
+
+
 def lars(x):
     """You, Gitman, Ginsburg 2017, algorithm 1; vectors take SGD, as in the authors' code."""
     k, g, local = x.k, x.g, 1

@@ -47,6 +47,7 @@ DEFAULTS = {
     "muon": dict(momentum=0.95, nesterov=1, ns_steps=5, match_rms=0.2, weight_decay=0.1),
     "nadam": dict(betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3),
     "novograd": dict(betas=(0.95, 0.98), eps=1e-8, weight_decay=0.001),
+    "onebit-adam": dict(betas=(0.9, 0.999), eps=1e-8, weight_decay=0, freeze_step=100000),
     "radam": dict(betas=(0.9, 0.999), eps=1e-8, weight_decay=0),
     "rmsprop": dict(rho=0.99, eps=1e-8, momentum=0, weight_decay=0),
     "sam": dict(radius=0.05, base="adamw", betas=(0.9, 0.95), eps=1e-8, momentum=0.9,
@@ -149,6 +150,10 @@ def optimizers():
                      ("novograd", 0.01), ("ademamix", 3e-3)):
         for given in ({}, OTHERS[name]):
             yield name, dict(lr=lr, **given), *paper(name, dict(lr=lr, **given))
+    for given in ({}, dict(freeze_step=9, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.3)):
+        given = dict(lr=3e-3, **given)
+        made = by_slots(lambda n: True, R.onebit_adam, {**DEFAULTS["onebit-adam"], **given})
+        yield "onebit-adam", given, [made], "paper"
     for given in ({}, OTHERS["schedulefree"]):
         given = dict(lr=3e-3, **given)
         yield ("schedulefree", given, *paper("schedulefree", given, warmup=7),

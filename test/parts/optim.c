@@ -97,6 +97,23 @@ static void ademamix(tensor *x)
     }
 }
 
+/* 1-bit Adam on one rank, which has nothing to encode: the second moment is that of the first
+ * steps, and corrected for their number. */
+static void onebit_adam(tensor *x)
+{
+    double lr = num(x, "lr"), b1 = num(x, "beta1"), first = num(x, "freeze_step");
+    if (x->t <= first) {
+        adamw(x);
+        return;
+    }
+    for (int i = 0; i < x->n; i++) {
+        double root = sqrt(x->v[i] / (1 - pow(num(x, "beta2"), first)));
+        x->m[i] = b1 * x->m[i] + (1 - b1) * x->g[i];
+        x->w[i] -= lr * num(x, "decay") * x->w[i];
+        x->w[i] -= lr * x->m[i] / fix(x, "beta1") / (root + num(x, "eps"));
+    }
+}
+
 static void lamb(tensor *x)
 {
     double up[MOST];
@@ -311,6 +328,7 @@ static const struct reference {
     {"shampoo", NULL, 0, NULL, 0},
     {"soap", NULL, 0, NULL, 0},
     {"adafactor-vector", adafactor_vector, 0.05, "decay_rate", 0.5},
+    {"onebit-adam", onebit_adam, 0.05, "freeze_step", 8},
     {"nadam", nadam, 0.05, "momentum_decay", 0.3},
     {"novograd", novograd, 0.5, "beta2", 0.5},
     {"radam", radam, 0.05, "beta2", 0.7},
@@ -372,7 +390,8 @@ static void draw_grads(int t)
 static void update(int cut)
 {
     double sum[SK_MAX_SUM] = {0};
-    for (int pass = 0; x.o->pass[pass]; pass++) {
+    bool sends = x.o->sends && x.t > x.knob[x.o->first_steps - 1];
+    for (int pass = sends ? x.o->n_first : 0; x.o->pass[pass]; pass++) {
         double all[SK_MAX_SUM] = {0};
         for (int c = 0; c < cut; c++) {
             int from = x.n * c / cut, to = x.n * (c + 1) / cut;
@@ -381,6 +400,8 @@ static void update(int cut)
             p.param = weights + from, p.grad = grads + from;
             for (int s = 0; s < SK_MAX_STATE; s++) p.state[s] = state[s] + from;
             for (int k = 0; k < SK_MAX_KNOB; k++) p.knob[k] = (float)x.knob[k];
+            p.share = 1; /* one rank: its term is the sum */
+            if (sends) p.state[x.o->n_state] = p.state[x.o->sends - 1];
             memcpy(p.sum, sum, sizeof sum);
             p.scalar = scalars;
             if (pass == 1 && !c && x.o->settle) x.o->settle(&p);
@@ -388,6 +409,7 @@ static void update(int cut)
             for (int s = 0; s < x.o->n_sums; s++) all[s] += p.sum[s];
         }
         memcpy(sum, all, sizeof sum);
+        if (!sends && pass + 1 == x.o->n_first) break;
     }
 }
 

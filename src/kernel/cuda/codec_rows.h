@@ -341,6 +341,11 @@ static __device__ inline float sk_code_owed(float x, float lost, float loss_scal
     return __uint_as_float(x == x && lost == lost ? 0xffc00000u : u);
 }
 
+static __device__ inline float sk_code_loss_scale(const sk_code_job &j)
+{
+    return j.loss_scale && *j.loss_scale > 0 ? (float)*j.loss_scale : 1;
+}
+
 /* The bits of element i of a row that begins at a logical place. */
 template <class C>
 static __device__ inline unsigned sk_code_bits(float x, float by, uint64_t own, int64_t place)
@@ -376,7 +381,7 @@ static __device__ inline void sk_code_one(const sk_code_job &j, const sk_code_at
             lost[k][e] = __fmaf_rn(unscale, now, j.adds ? lost[k][e] : 0);
         }
     sk_code_put<C>(j.code + at.code, at.n, q);
-    if (ERROR) sk_code_leave<C>(j.error + at.x, at.n, lost);
+    if (ERROR && !(j.hold && *j.hold)) sk_code_leave<C>(j.error + at.x, at.n, lost);
 }
 
 template <class C, typename T, bool ERROR>
@@ -385,7 +390,7 @@ static __global__ void __launch_bounds__(32 * SK_CODE_WARPS)
 {
     constexpr int SPAN = sk_code<C>::SPAN, PAIRS = sk_code<C>::PAIRS;
     int64_t first = ((int64_t)blockIdx.x * SK_CODE_WARPS + threadIdx.x / 32) * SPAN;
-    float loss_scale = ERROR && *j.loss_scale > 0 ? (float)*j.loss_scale : 1;
+    float loss_scale = ERROR ? sk_code_loss_scale(j) : 1;
     for (; first < p.total; first += (int64_t)gridDim.x * SK_CODE_WARPS * SPAN) {
         sk_code_at at[SPAN];
         float x[SPAN][PAIRS][2], lost[SPAN][PAIRS][2];

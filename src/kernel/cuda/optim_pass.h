@@ -46,6 +46,7 @@ typedef struct sk_facts {
     double warmup;       /* as in sk_piece */
     const float *scalar; /* sk_optim.scalars, settled */
     double norm;         /* of all gradients, before clipping */
+    float share;         /* as in sk_piece */
 } sk_facts;
 
 /* ---- elements */
@@ -190,7 +191,8 @@ static __device__ inline sk_facts sk_facts_of(const sk_update_job *j, const sk_u
                   {0},
                   (double)j->warmup,
                   p->scalar,
-                  pulse->norm};
+                  pulse->norm,
+                  j->share};
     for (int s = 0; s < SK_MAX_SUM && p->before; s++)
         f.before[s] = j->ordered ? sk_fixed_value((const sk_fixed *)p->before + s)
                                  : ((const double *)p->before)[s];

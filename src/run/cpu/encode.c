@@ -15,8 +15,8 @@ typedef struct code_job {
     const sk_codec *codec;
     char *x; /* rows of elements */
     uint8_t *code;
-    float *error; /* or NULL */
-    bool adds;
+    float *error;    /* or NULL */
+    bool adds, hold; /* hold: the error stays as it is */
     float scale;
     sk_dtype type;
     int64_t rows, row, bytes; /* bytes: of an encoded row */
@@ -120,7 +120,7 @@ static void encode_run(const code_job *j, code_run r)
     sk_code_row row = row_of(j, r.row, &s);
     read_elements(&s, r.from, r.n, x);
     sk_encode_run(j->codec, &row, r.from, x, r.n, j->code + r.row * j->bytes);
-    if (j->error) keep_error(j, &row, r, x);
+    if (j->error && !j->hold) keep_error(j, &row, r, x);
 }
 
 static void encode_row(const code_job *j, int64_t i)
@@ -129,7 +129,7 @@ static void encode_row(const code_job *j, int64_t i)
     code_source s = {j, i * j->row};
     sk_code_row row = row_of(j, i, &s);
     sk_encode(j->codec, &row, j->code + i * j->bytes);
-    for (int64_t from = 0; j->error && from < j->row; from += RUN) {
+    for (int64_t from = 0; j->error && !j->hold && from < j->row; from += RUN) {
         code_run r = run_of(j, i, from);
         read_elements(&s, from, r.n, x);
         keep_error(j, &row, r, x);
@@ -171,7 +171,8 @@ void sk_run_encode(const sk_run *r, const sk_inst *in)
     code_job j = job_of(r, in, in->in[0], in->out[0]);
     j.error = in->in[1] < 0 ? NULL : (float *)(void *)(r->base + r->p->bufs.v[in->in[1]].offset);
     j.adds = in->adds_error;
-    j.scale = (float)r->loss_scale;
+    j.scale = in->held ? 1 : (float)r->loss_scale;
+    j.hold = in->held && sk_run_holds(r);
     j.own = sk_code_own(j.shared, in->term, in->micro);
     sk_threads_run(r->team, encode_part, &j);
 }

@@ -253,10 +253,11 @@ static void take_together(sk_run *r, const sk_inst *in)
     r->out.finite = isfinite(r->out.loss) && isfinite(r->out.grad_norm);
 }
 
-/* The error feedback of a skipped step is as bad as its gradients: it begins anew. */
+/* The error feedback of a skipped step is as bad as its gradients: it begins anew.  That of what
+ * the optimizer sends is left alone (inst.held). */
 static void reset_feedback(const sk_run *r)
 {
-    for (int i = 0; i < r->p->params.n; i++) {
+    for (int i = 0; !r->p->layout.own_grads && i < r->p->params.n; i++) {
         int error = r->p->params.v[i].error;
         if (error >= 0) memset(sk_run_data(r, error), 0, (size_t)r->p->bufs.v[error].bytes);
     }

@@ -225,8 +225,9 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
                   .norm = r->out.grad_norm,
                   .step = r->step * p->n_updates + r->shift + in->update + !in->background,
                   .warmup = r->opts.knobs.warmup,
-                  .delay = in->delay};
-    for (int s = 0; s < q->optim->n_state + sk_param_matrix_update(q); s++)
+                  .delay = in->delay,
+                  .share = 1.0f / (float)sk_layout_replicas(&p->layout)};
+    for (int s = 0; s < q->optim->n_state + sk_param_more(q); s++)
         if (in->in[2 + s] >= 0) x.state[s] = sk_run_data(r, in->in[2 + s]);
     for (int k = 0; q->optim->knobs[k].name; k++) x.knob[k] = sk_run_knob(r, q, k, q->decay);
     return x;
@@ -235,7 +236,7 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
 static void name_state(const sk_run *r, const sk_inst *in, const sk_param_plan *q, update_job *j)
 {
     j->name = sk_hash_text(q->tensor->name);
-    for (int s = 0; s < q->n_state + sk_param_matrix_update(q); s++) {
+    for (int s = 0; s < q->n_state + sk_param_more(q); s++) {
         int buf = in->in[2 + s]; /* -1: the gradient of a delayed update is no state here */
         if (buf < 0 || r->p->bufs.v[buf].type == SK_F32) continue;
         j->state[s] = sk_run_data(r, buf);

@@ -38,7 +38,7 @@ static sk_update piece_of(const sk_run *r, const sk_inst *in)
                    .after = sums_at(r, in, in->out[1]),
                    .name = sk_hash_text(q->tensor->name),
                    .shape = sk_buffer_view(p, q->shard, NULL)};
-    for (int s = 0; s < q->n_state + sk_param_matrix_update(q); s++) {
+    for (int s = 0; s < q->n_state + sk_param_more(q); s++) {
         if (in->in[2 + s] < 0) continue; /* a pass that only leaves sums */
         const sk_buffer *b = &p->bufs.v[in->in[2 + s]];
         u.state[s] = sk_gpu_data(r, in->in[2 + s]);
@@ -58,6 +58,7 @@ static int gather_updates(const sk_run *r, int pc, sk_update *to, sk_update_job 
                            .pulse = r->gpu->scalars,
                            .ordered = r->p->layout.canonical,
                            .phases = r->p->phases,
+                           .share = 1.0f / (float)sk_layout_replicas(&r->p->layout),
                            .warmup = r->opts.knobs.warmup};
     do {
         sk_update u = piece_of(r, &v[pc + n]);
@@ -116,7 +117,7 @@ static sk_feedback_reset_job *gather_errors(sk_arena *a, const sk_run *r)
         sk_many(a, sk_feedback_reset_job, r->p->params.n / SK_FEEDBACK_RESET_MOST + 2);
     for (int i = 0; i < r->p->params.n; i++) {
         int error = r->p->params.v[i].error;
-        if (error < 0) continue;
+        if (error < 0 || r->p->layout.own_grads) continue;
         sk_assert(!r->p->bufs.v[error].placement);
         sk_feedback_reset_job *j = &v[n / SK_FEEDBACK_RESET_MOST];
         j->data[j->n] = sk_gpu_data(r, error);

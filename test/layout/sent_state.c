@@ -1,0 +1,204 @@
+/* sent_state.c - optimizers whose ranks send momentum in place of gradients
+ * (program/sent_state.c).
+ *
+ * Up to freeze_step a run is that of AdamW, to the bit.  Then ranks have the same weights and state
+ * after every step; bytes of both kinds of steps are the closed forms, counted as they leave; what
+ * is sent and what is still owed are the terms, to rounding; a GPU does the same; a step that is
+ * skipped changes nothing. */
+#include "lib/check.h"
+#include "lib/ranks.h"
+
+#include "base/hash.h"
+#include "lib/fake_gpu.h"
+#include "lib/fake_nccl.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { FREEZE = 3 };
+#define HOSTS "mesh hosts=2 dp=2; split b over hosts; split b over dp; "
+
+static const char *const layouts[] = {"dp=2",
+                                      "dp=3",
+                                      "dp=4",
+                                      "dp=2 tp=2",
+                                      "pp=2 dp=2 micro=2",
+                                      "dp=2 cp=2",
+                                      HOSTS "shard state over dp",
+                                      HOSTS "shard grads over dp",
+                                      HOSTS "shard params over dp"};
+enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
+
+static sk_trial trial(const char *model, const char *layout, double freeze)
+{
+    sk_trial t = sk_trial_small(model, layout);
+    t.hyper.embd_pdrop = t.hyper.resid_pdrop = 0;
+    t.batch = 12;
+    t.steps = 6;
+    t.clip = 1;
+    t.optim = "onebit-adam";
+    t.knobs[0] = (struct sk_trial_knob){"freeze_step", freeze};
+    return t;
+}
+
+static bool fine(sk_trial *t)
+{
+    sk_status st = sk_trial_run(t);
+    if (st) printf("%s on \"%s\": %s\n", t->model->name, t->layout, sk_error());
+    check(!st);
+    return !st;
+}
+
+static void adamw_at_first(void)
+{
+    for (int i = 0; i < N_LAYOUTS; i++) {
+        sk_trial a = trial(i % 2 ? "gpt2" : "llama", layouts[i], FREEZE), b = a;
+        b.optim = "adamw";
+        b.knobs[0].name = NULL;
+        if (!fine(&a) || !fine(&b)) continue;
+        bool bits = i < 3; /* of other layouts loss and norm are added axis by axis, in f64 */
+        for (int s = 0; s <= FREEZE; s++) {
+            double off = fabs(a.loss[s] / b.loss[s] - 1);
+            if (s < FREEZE) off = fmax(off, fabs(a.norm[s] / b.norm[s] - 1));
+            check(bits ? off == 0 : off < 1e-7);
+        }
+        check(a.loss[a.steps - 1] != b.loss[a.steps - 1]);
+        for (int s = 0; s < a.steps; s++) check(fabs(a.loss[s] / b.loss[s] - 1) < 0.1);
+    }
+}
+
+/* --- what ranks have after each step, and what has left them --- */
+
+static uint64_t kept[SK_TEST_RANKS][SK_TEST_STEPS];
+static int64_t sent[SK_TEST_RANKS][SK_TEST_STEPS];
+static double owed[SK_TEST_RANKS][SK_TEST_STEPS];
+
+static uint64_t hash_of(const sk_run *run, const sk_program *p, int buf, uint64_t h)
+{
+    return sk_hash(h, sk_run_data(run, buf), (size_t)p->bufs.v[buf].bytes);
+}
+
+static void after(const sk_trial *t, const sk_run *run, const sk_program *p, int step)
+{
+    (void)t;
+    uint64_t h = 0;
+    double sum = 0;
+    for (int i = 0; i < p->params.n; i++) {
+        const sk_param_plan *q = &p->params.v[i];
+        h = hash_of(run, p, q->stored, h);
+        for (int s = 0; s < q->n_state; s++) h = hash_of(run, p, q->state[s], h);
+        if (q->error < 0) continue;
+        const float *e = sk_run_data(run, q->error);
+        for (int64_t k = 0; k < p->bufs.v[q->error].bytes / 4; k++) sum += fabs((double)e[k]);
+    }
+    kept[p->rank][step] = h;
+    owed[p->rank][step] = sum;
+    sent[p->rank][step] = sk_comm_bytes_sent(sk_run_comm((sk_run *)run));
+}
+
+static int64_t left(int n, int step)
+{
+    int64_t bytes = 0;
+    for (int r = 0; r < n; r++) bytes += sent[r][step] - (step ? sent[r][step - 1] : 0);
+    return bytes;
+}
+
+/* Of all ranks together: an all-reduce of S bytes over n sends 2 S (n - 1).  A matrix of r rows of
+ * c elements goes as n - 1 parts of r codes of c/8 and 2 bytes for 256 elements to owners, and once
+ * more from these. */
+static void bytes_by_closed_form(int n)
+{
+    char layout[16];
+    snprintf(layout, sizeof layout, "dp=%d", n);
+    sk_trial t = trial("gpt2", layout, FREEZE);
+    t.after = after;
+    int64_t dense = 0, coded = 0, shared = 0;
+    if (!fine(&t)) return;
+    sk_arena a = {0};
+    sk_graph g;
+    sk_program **p;
+    int ranks = 0;
+    check(!sk_trial_compile(&a, &t, &g, &p, &ranks));
+    for (int i = 0; i < p[0]->params.n; i++) {
+        const sk_buffer *b = &p[0]->bufs.v[p[0]->params.v[i].stored];
+        int64_t rows = b->box.size[0], c = rows ? b->bytes / 4 / rows : 0;
+        dense += b->bytes;
+        coded += b->box.n > 1 ? rows * ((c + 7) / 8 + 2 * ((c + 255) / 256)) : b->bytes;
+    }
+    for (int pc = 0; pc < p[0]->n_train; pc++) { /* loss and norm, in every step */
+        const sk_inst *in = &p[0]->insts.v[pc];
+        if (in->act == SK_DO_START && !in->sync.from && !in->sync.until)
+            shared += sk_call_wire(&p[0]->calls.v[in->call], n);
+    }
+    sk_arena_end(&a);
+    for (int s = 0; s < t.steps; s++) {
+        int64_t want = shared + 2 * (n - 1) * (s < FREEZE ? dense : coded);
+        if (left(n, s) != want)
+            printf("dp=%d, step %d: %lld bytes, not %lld\n", n, s, (long long)left(n, s),
+                   (long long)want);
+        check(left(n, s) == want);
+        for (int r = 1; r < n; r++) check(kept[r][s] == kept[0][s]);
+        check((owed[0][s] > 0) == (s >= FREEZE) && isfinite(owed[0][s]));
+    }
+    check(coded * 4 < dense); /* rows of 32 elements; of 256 it is 30 */
+}
+
+/* --- other devices --- */
+
+static void on_gpu(void)
+{
+    for (int i = 0; i < 2 * N_LAYOUTS; i++) {
+        sk_trial a = trial("gpt2", layouts[i / 2], FREEZE), b = a;
+        a.dtype = b.dtype = i % 2 ? SK_BF16 : SK_F32;
+        b.gpu = true;
+        if (!fine(&a) || !fine(&b)) continue;
+        double off = fabs(a.valid / b.valid - 1);
+        for (int s = 0; s < a.steps; s++) off = fmax(off, fabs(a.loss[s] / b.loss[s] - 1));
+        if (off > (i % 2 ? 2e-2 : 2e-3)) printf("\"%s\": %.1e apart on a GPU\n", a.layout, off);
+        check(off <= (i % 2 ? 2e-2 : 2e-3));
+    }
+}
+
+/* --- one rank, and refusals --- */
+
+/* Nothing is encoded: the same bits on any layout in canonical order. */
+static void one_rank(void)
+{
+    sk_trial a = trial("llama", "dp=1; canonical order", FREEZE),
+             b = trial("llama", "tp=2; canonical order", FREEZE);
+    if (fine(&a) && fine(&b)) check(a.digest == b.digest && a.valid == b.valid);
+}
+
+static void refused(const char *layout, const char *words)
+{
+    sk_trial t = trial("gpt2", layout, FREEZE);
+    check(sk_trial_run(&t) == SK_ECONF && strstr(sk_error(), words));
+    if (!strstr(sk_error(), words)) printf("\"%s\": %s\n", layout, sk_error());
+}
+
+static void refusals(void)
+{
+    refused("dp=2 zero=1", "zero shards it over the only axis");
+    refused("dp=2; canonical order", "order=canonical loses nothing");
+    refused("dp=2 sync=local:2", "leave out sync");
+    refused("dp=2 grads=int8", "leave out grads=");
+    refused("dp=2 reduce=adasum", "could join");
+    sk_trial t = trial("gpt2", "dp=2", FREEZE);
+    t.state_type = SK_BF16;
+    check(sk_trial_run(&t) == SK_ECONF && strstr(sk_error(), "optim.state=f32"));
+}
+
+int main(void)
+{
+    sk_fake_gpu(0);
+    sk_fake_nccl();
+    adamw_at_first();
+    bytes_by_closed_form(2);
+    bytes_by_closed_form(3);
+    on_gpu();
+    one_rank();
+    refusals();
+    printf("sent_state: %d checks, %d bad\n", checks, bad);
+    return bad > 0;
+}
