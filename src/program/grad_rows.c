@@ -11,6 +11,8 @@
 #include "coll/nonzero_rows.h"
 #include "program/lowering.h"
 
+#include <string.h>
+
 /* Rows that the nodes of a rank can write; 0: any. */
 static int64_t rows_made(const sk_lowering *e, const sk_tensor *t, int n)
 {
@@ -46,8 +48,9 @@ static int only_axis(const sk_lowering *e, const sk_param_plan *q)
 static bool possible(const sk_lowering *e, const sk_param_plan *q, int axis)
 {
     const sk_layout *l = e->l;
-    bool plain = !l->canonical && l->shard_axis < 0 && !sk_layout_local(l, axis) &&
-                 axis != sk_layout_adasum(l) && !l->home[SK_GRAD] && !*l->grads_as;
+    bool plain = strchr(l->split[axis], e->g->batch) && !l->canonical && l->shard_axis < 0 &&
+                 !sk_layout_local(l, axis) && axis != sk_layout_adasum(l) && !l->home[SK_GRAD] &&
+                 !*l->grads_as;
     return plain && !sk_lower_per_task(e) && !e->opts->gpu && !e->opts->noise && !e->opts->late &&
            q->tensor->role == SK_PARAM && !q->made && q->tie_group < 0;
 }

@@ -244,7 +244,7 @@ static void bytes(int dp, int tp, int pp, int zero, int m, bool fold)
     char text[128];
     sk_mark mark = sk_arena_mark(&arena);
     snprintf(text, sizeof text, "dp=%d tp=%d pp=%d zero=%d micro=%d", dp, tp, pp, zero, m);
-    simulated k = {.t = small("llama-tiny", 4, 7 * dp, text)};
+    simulated k = {.t = small("llama-tiny", 4, 19 * dp, text)};
     if (walk(&k, machine("cpu"), fold)) {
         const sk_hyper *h = &k.t.hyper;
         int64_t S = params(&k, NULL) + (tp - 1) * norms(&k); /* over the cells, with copies */
@@ -324,7 +324,7 @@ static void expert_bytes(int ep)
 {
     char text[64];
     snprintf(text, sizeof text, "ep=%d", ep);
-    simulated k = {.t = small("switch-tiny", 4, 4, text)};
+    simulated k = {.t = small("switch-tiny", 4, 40, text)};
     k.t.hyper.capacity_factor = 1;
     if (!walk(&k, machine("cpu"), true)) return;
     int64_t L = k.t.hyper.num_hidden_layers, rest = 0, bank = elements(&k, "ebxc");
