@@ -2,9 +2,8 @@
  * (program/sent_state.c).
  *
  * Up to freeze_step a run is that of AdamW, to the bit.  Then ranks have the same weights and state
- * after every step; bytes of both kinds of steps are the closed forms, counted as they leave; what
- * is sent and what is still owed are the terms, to rounding; a GPU does the same; a step that is
- * skipped changes nothing. */
+ * after every step; bytes of both kinds of steps are the closed forms, counted as they leave; a GPU
+ * does the same; a step that is skipped changes nothing. */
 #include "lib/check.h"
 #include "lib/ranks.h"
 
@@ -144,6 +143,21 @@ static void bytes_by_closed_form(int n)
     check(coded * 4 < dense); /* rows of 32 elements; of 256 it is 30 */
 }
 
+/* A gradient of one rank is not finite: weights, state and what is owed stay on all. */
+static void skipped(void)
+{
+    enum { BAD = 4 };
+    sk_trial t = trial("gpt2", "dp=2", FREEZE);
+    t.poison = BAD;
+    t.poison_grad = 2;
+    t.after = after;
+    if (!fine(&t)) return;
+    for (int r = 0; r < 2; r++) {
+        check(kept[r][BAD] == kept[r][BAD - 1] && owed[r][BAD] == owed[r][BAD - 1]);
+        check(kept[r][BAD + 1] != kept[r][BAD] && owed[r][BAD + 1] != owed[r][BAD]);
+    }
+}
+
 /* --- other devices --- */
 
 static void on_gpu(void)
@@ -196,6 +210,7 @@ int main(void)
     adamw_at_first();
     bytes_by_closed_form(2);
     bytes_by_closed_form(3);
+    skipped();
     on_gpu();
     one_rank();
     refusals();
