@@ -5,7 +5,13 @@
  * reductions over other axes are of shards.  Gradients may be encoded on their way (codec_calls.c),
  * or be summed as factors (grad_low_rank.c).  Adasum comes behind all sums (grad_adasum.c).  In
  * deterministic order axes are reduced in the order in which they split the batch, the finest
- * first: that is the order of the tree. */
+ * first: that is the order of the tree.
+ *
+ * Without a shard axis, a gradient that is a partial sum over several axes of the batch goes down
+ * and up again (Cho et al. 2019, BlueConnect; Mikami et al. 2018): a reduce-scatter over each but
+ * the last, an all-reduce of the rank's part over the last, all-gathers back.  Later axes
+ * move 1/n of what two all-reduces would; each element is added in the same order.  A gradient
+ * whose elements n does not divide is summed over that axis as a whole. */
 #include "program/lowering.h"
 
 #include <string.h>
@@ -130,15 +136,137 @@ static void scatter(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies)
     start_all(e, calls, flies);
 }
 
+/* --- several axes of the batch, no shard axis --- */
+
+/* Is the gradient a partial sum over this axis of the batch, and over nothing that replicas need?
+ */
+static bool over_batch(const sk_lowering *e, const sk_param_plan *q, int axis)
+{
+    return e->l->mesh.size[axis] > 1 && sk_layout_splits(e->l, axis, e->g->batch) &&
+           !sk_layout_local(e->l, axis) && partial_over(e, q, axis);
+}
+
+/* The k-th axis, where there is no shard axis.  The axis that goes first moves most: with several
+ * of the batch, the one along which ranks are neighbours, if the order of sums is free. */
+static int level_axis(const sk_lowering *e, int k)
+{
+    const sk_layout *l = e->l;
+    int batch = 0;
+    for (int a = 0; a < l->mesh.n; a++)
+        batch += l->mesh.size[a] > 1 && sk_layout_splits(l, a, e->g->batch);
+    return batch > 1 && !l->canonical ? sk_layout_cutter(l, false, k) : kth_axis(e, k);
+}
+
+/* Is the k-th axis one that another axis of the batch follows?  An algorithm that is pinned for
+ * its all-reduce keeps it; and parts must be alike, since ranks of one class have one program. */
+static bool goes_down(const sk_lowering *e, const sk_param_plan *q, int buf, int k)
+{
+    int axis = level_axis(e, k);
+    const sk_extent *box = &e->p->bufs.v[buf].box;
+    if (sk_box_count(box, 0, box->n) % e->l->mesh.size[axis]) return false;
+    if (e->l->shard_axis >= 0 || !over_batch(e, q, axis)) return false;
+    if (sk_pins_of(&e->opts->pins, SK_ALLREDUCE, axis) != SK_PIN_NONE) return false;
+    for (k++; k < e->l->mesh.n; k++)
+        if (over_batch(e, q, level_axis(e, k))) return true;
+    return false;
+}
+
+/* This rank's part of a gradient, which is cut as a row of numbers. */
+static int flat_part(sk_lowering *e, int whole, int axis)
+{
+    const sk_group *g = &e->p->groups[axis];
+    const sk_buffer w = e->p->bufs.v[whole];
+    int64_t all = sk_box_count(&w.box, 0, w.box.n), from, to;
+    sk_cut(all, g->me, g->n, &from, &to);
+    sk_extent box = {.n = 1, .at = {from}, .size = {to - from}, .full = {all}};
+    int part = sk_lower_buffer(e, w.name, NULL, w.kind, w.type, box);
+    e->p->bufs.v[part].within = whole;
+    e->p->bufs.v[part].part_at = from * (int64_t)sk_dtype_size(w.type);
+    return part;
+}
+
+static void join_part(sk_lowering *e, int *call, sk_coll_kind kind, int axis,
+                      const sk_param_plan *q, int whole, int part)
+{
+    bool down = kind == SK_REDUCE_SCATTER;
+    const sk_buffer w = e->p->bufs.v[whole];
+    if (*call < 0)
+        *call = sk_lower_call(
+            e, kind, SK_SUM, q->tensor->type, axis,
+            sk_print(e->p->arena, "%s from %s", down ? "grads" : "sums", q->tensor->name));
+    sk_lower_seg(e, *call, down ? whole : part, down ? part : whole, 1,
+                 sk_box_count(&w.box, 0, w.box.n), 1);
+}
+
+/* at[k][i]: what gradient i is when the k-th axis comes. */
+typedef int level[SK_MAX_AXES + 1];
+
+static void go_down(sk_lowering *e, const sk_grad_at *v, int n, level *at, int k, sk_flies flies)
+{
+    int calls[SK_WIDTHS] = {-1, -1, -1};
+    for (int i = 0; i < n; i++) {
+        const sk_param_plan *q = plan_of(e, v[i].param);
+        at[i][k + 1] = at[i][k];
+        if (!goes_down(e, q, at[i][k], k)) continue;
+        at[i][k + 1] = flat_part(e, at[i][k], level_axis(e, k));
+        join_part(e, &calls[sk_narrow(q->tensor)], SK_REDUCE_SCATTER, level_axis(e, k), q, at[i][k],
+                  at[i][k + 1]);
+    }
+    start_all(e, calls, flies);
+}
+
+static void go_up(sk_lowering *e, const sk_grad_at *v, int n, level *at, int k, sk_flies flies)
+{
+    int calls[SK_WIDTHS] = {-1, -1, -1};
+    for (int i = 0; i < n; i++) {
+        const sk_param_plan *q = plan_of(e, v[i].param);
+        if (at[i][k + 1] != at[i][k])
+            join_part(e, &calls[sk_narrow(q->tensor)], SK_ALLGATHER, level_axis(e, k), q, at[i][k],
+                      at[i][k + 1]);
+    }
+    start_all(e, calls, flies);
+}
+
+/* Those that do not go down over the k-th axis, and are partial over it. */
+static void sum_level(sk_lowering *e, const sk_grad_at *v, int n, level *at, int k, sk_flies flies)
+{
+    sk_grad_at *rest = sk_many(e->tmp, sk_grad_at, n + 1);
+    int n_rest = 0;
+    for (int i = 0; i < n; i++) {
+        bool adasum = sk_adasum_scatters(e, plan_of(e, v[i].param));
+        if (at[i][k + 1] == at[i][k])
+            rest[n_rest++] = (sk_grad_at){v[i].param, adasum ? v[i].whole : at[i][k], at[i][k]};
+    }
+    sum_over(e, rest, n_rest, level_axis(e, k), true, flies);
+}
+
+static void reduce_levels(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies)
+{
+    level *at = sk_many(e->tmp, level, n + 1);
+    for (int i = 0; i < n; i++) at[i][0] = v[i].piece;
+    for (int k = 0; k < e->l->mesh.n; k++) {
+        go_down(e, v, n, at, k, flies);
+        sum_level(e, v, n, at, k, flies);
+    }
+    for (int k = e->l->mesh.n - 1; k >= 0; k--) go_up(e, v, n, at, k, flies);
+}
+
+/* --- all of it --- */
+
 static void reduce_all(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies)
 {
     bool cut = e->l->shard_axis < 0;
     reduce_coded(e, v, n);
     sk_reduce_low_rank(e, v, n, false);
+    if (cut) {
+        reduce_levels(e, v, n, flies);
+        for (int k = 0; k < e->l->mesh.n; k++) sk_reduce_grad_rows(e, v, n, kth_axis(e, k), flies);
+        sk_join_adasum(e, v, n, false);
+        return;
+    }
     for (int k = 0; k < e->l->mesh.n; k++) {
         int axis = kth_axis(e, k);
         sum_over(e, v, n, axis, cut, flies);
-        sk_reduce_grad_rows(e, v, n, axis, flies);
         if (axis != e->l->shard_axis) continue;
         scatter(e, v, n, flies);
         cut = true;

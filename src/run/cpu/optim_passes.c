@@ -222,7 +222,8 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
                   .scale = in->background  ? 1 /* PEND has scaled it */
                            : in->scale > 0 ? in->scale / (float)r->loss_scale
                                            : r->scale,
-                  .norm = r->out.grad_norm,
+                  /* The next step writes it meanwhile; optimizers that read it update at once. */
+                  .norm = in->background ? 0 : r->out.grad_norm,
                   .step = r->step * p->n_updates + r->shift + in->update + !in->background,
                   .warmup = r->opts.knobs.warmup,
                   .delay = in->delay,
