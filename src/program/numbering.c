@@ -74,6 +74,7 @@ static void renumber_param(const numbering *x, sk_param_plan *q)
     renumber(x, &q->grad);
     renumber(x, &q->grad_shard);
     renumber(x, &q->error);
+    renumber(x, &q->change_error);
     renumber(x, &q->ema);
     renumber(x, &q->scalars);
     for (int s = 0; s < q->n_state; s++) renumber(x, &q->state[s]);

@@ -29,7 +29,8 @@ static void plan_extra(sk_lowering *e, const sk_tensor *t)
                          .outer_momentum = -1,
                          .ema = -1,
                          .scalars = -1,
-                         .error = -1};
+                         .error = -1,
+                         .change_error = -1};
     q->owner = sk_lower_first(e, &q->update, 0);
     sk_plan_sum(e, q, sent->name);
 }

@@ -67,7 +67,7 @@ static void list_shards(const sk_program *p, sk_arena *a, void *base, void *file
                         sk_tensor_shard **v, int *n)
 {
     *v = sk_many(a, sk_tensor_shard,
-                 p->params.n * (6 + SK_MAX_STATE + SK_MAX_MATRIX_STATE + SK_MAX_SCALAR));
+                 p->params.n * (7 + SK_MAX_STATE + SK_MAX_MATRIX_STATE + SK_MAX_SCALAR));
     *n = 0;
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
@@ -88,6 +88,10 @@ static void list_shards(const sk_program *p, sk_arena *a, void *base, void *file
             (*v)[(*n)++].like = q->tensor->name;
         }
         scalars_of(p, a, base, file, q, *v, n);
+        if (q->change_error >= 0) {
+            shard_of(p, base, file, q->change_error, q->owner, &(*v)[*n]);
+            (*v)[(*n)++].may_lack = true;
+        }
         if (q->error < 0) continue;
         shard_of(p, base, file, q->error, q->tells, &(*v)[*n]);
         (*v)[(*n)++].parts = true;
