@@ -1,4 +1,5 @@
 /* sync.c - how often, and how, ranks along an axis of the batch agree on weights (doc/sync.md). */
+#include "coll/codec.h"
 #include "layout/word.h"
 #include "program/sync.h"
 
@@ -64,6 +65,32 @@ static sk_status read_steps(const sk_sync *by, char *text, int *every, int64_t *
     return sk_word_int("sync", text, 1, MOST_STEPS, every);
 }
 
+/* "codec=q4", "codec=topk:0.1": up to the next word, a number behind a colon is the codec's. */
+static sk_status read_codec(const char *text, size_t *n, sk_axis_sync *to)
+{
+    char name[64] = "";
+    if (text[*n] == ':' && (strchr("0123456789.", text[*n + 1]) && text[*n + 1]))
+        *n += 1 + strcspn(text + *n + 1, ":");
+    snprintf(name, sizeof name, "%.*s", (int)*n, text);
+    return sk_word_codec(name, to->codec);
+}
+
+/* What is not a number of the part: true if it was read. */
+static sk_status read_coding(const char *at, size_t *n, sk_axis_sync *to, bool *done)
+{
+    size_t key = strlen("codec=");
+    *done = true;
+    if (*n >= key && !memcmp(at, "codec=", key)) {
+        *n -= key;
+        sk_status st = read_codec(at + key, n, to);
+        *n += key;
+        return st;
+    }
+    *done = *n == strlen("feedback") && !memcmp(at, "feedback", *n);
+    to->feedback |= *done;
+    return SK_OK;
+}
+
 /* "local:8", "diloco:50:lr=0.7".  Weights that are averaged in every step are those of gradients
  * that are summed in every step: the plain program. */
 static sk_status read(const char *text, sk_axis_sync *to)
@@ -78,7 +105,10 @@ static sk_status read(const char *text, sk_axis_sync *to)
     int every = by->usual;
     for (int k = 0; by->knobs[k].name; k++) to->knob[k] = by->knobs[k].usual;
     for (const char *at = text + n; *at; at += n) {
+        bool coding = false;
         n = strcspn(++at, ":");
+        SK_TRY(read_coding(at, &n, to, &coding));
+        if (coding) continue;
         if (memchr(at, '=', n) || at != text + strlen(by->name) + 1) {
             SK_TRY(read_knob(by, at, n, to->knob));
             continue;
@@ -142,6 +172,8 @@ static void print_one(const sk_axis_sync *s, sk_out *o)
     for (int k = 0; by->knobs[k].name; k++)
         if (s->knob[k] != by->knobs[k].usual)
             sk_out_add(o, ":%s=%.17g", by->knobs[k].name, s->knob[k]);
+    if (*s->codec) sk_out_add(o, ":codec=%s", s->codec);
+    if (s->feedback) sk_out_add(o, ":feedback");
 }
 
 static void print(const sk_layout *l, sk_out *o)
@@ -162,11 +194,41 @@ static void print_brief(const sk_layout *l, sk_out *o)
     }
 }
 
+static sk_status codec_fits(const sk_axis_sync *s)
+{
+    const sk_sync *by = sk_sync_find(s->name);
+    sk_codec codec;
+    if (s->feedback && !*s->codec)
+        return sk_fail(SK_ECONF,
+                       "layout: sync=%s:%d:feedback keeps what a codec lost, and there is none; "
+                       "say one, as %s:%d:codec=q4:feedback",
+                       s->name, s->every, s->name, s->every);
+    if (!*s->codec) return SK_OK;
+    if (!by->outer)
+        return sk_fail(SK_ECONF,
+                       "layout: sync=%s:%d sends weights, which codec=%s would round for good; "
+                       "diloco:%d:lr=1:momentum=0:codec=%s sends changes and takes their mean",
+                       s->name, s->every, s->codec, s->every, s->codec);
+    SK_TRY(sk_codec_read(s->codec, &codec));
+    if (codec.low_rank)
+        return sk_fail(SK_ECONF,
+                       "layout: sync=%s:%d:codec=%s would sum factors of changes, and it sums those "
+                       "of gradients alone; take a codec of rows, as q4 or topk:0.01:feedback",
+                       s->name, s->every, s->codec);
+    if (codec.needs_feedback && !s->feedback)
+        return sk_fail(SK_ECONF,
+                       "layout: sync=%s:%d:codec=%s loses most of every change; add feedback, as "
+                       "codec=%s:feedback, which sends later what was not sent",
+                       s->name, s->every, s->codec, s->codec);
+    return SK_OK;
+}
+
 static sk_status check(const sk_layout *l)
 {
     for (int a = 0; a < l->mesh.n; a++) {
         const char *name = l->mesh.name[a];
         if (!*l->sync[a].name) continue;
+        SK_TRY(codec_fits(&l->sync[a]));
         if (strcmp(l->split[a], "b") != 0)
             return sk_fail(SK_ECONF,
                            "layout: sync=%s:%d makes replicas of the ranks along '%s', and that "
@@ -199,9 +261,31 @@ static sk_status check(const sk_layout *l)
     return SK_OK;
 }
 
+static sk_status coding_fits(const sk_word_ask *ask)
+{
+    for (int a = 0; a < ask->layout->mesh.n; a++) {
+        const sk_axis_sync *s = &ask->layout->sync[a];
+        if (!*s->name || !*s->codec) continue;
+        if (ask->layout->canonical)
+            return sk_fail(SK_ECONF,
+                           "layout: in canonical order all layouts give the same bits, and "
+                           "codec=%s rounds what replicas send by the shards that ranks have; "
+                           "order=fast is needed",
+                           s->codec);
+        if (s->feedback && ask->dtype == SK_F16)
+            return sk_fail(SK_ECONF,
+                           "layout: sync=%s:%d:feedback keeps what was lost in the scale of the "
+                           "loss, which moves with train.dtype=f16; take bf16, or a codec without "
+                           "feedback",
+                           s->name, s->every);
+    }
+    return SK_OK;
+}
+
 static sk_status fits(const sk_word_ask *ask)
 {
     if (!sk_layout_any_local(ask->layout)) return SK_OK;
+    SK_TRY(coding_fits(ask));
     if (ask->async)
         return sk_fail(SK_ECONF,
                        "layout: sync lets each replica clip and scale its own gradient at the end "
@@ -227,17 +311,18 @@ static bool claims(const sk_word_ask *ask)
 /* An axis that splits the batch alone and does not shard. */
 static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
 {
-    static const char *const ways[] = {"local:2",         "local:3",
-                                       "diloco:2",        "diloco:3:momentum=0.5",
-                                       "elastic:2",       "stream:2:fragments=2",
-                                       "stream:4:mix=0.2"};
+    static const char *const ways[] = {"local:2",          "local:3",
+                                       "diloco:2",         "diloco:3:momentum=0.5",
+                                       "elastic:2",        "stream:2:fragments=2",
+                                       "stream:4:mix=0.2", "gossip",
+                                       "gossip:2",         "postlocal:2@2"};
     int axis = -1;
     for (int a = 0; a < l->mesh.n; a++)
         if (!strcmp(l->split[a], "b") && l->mesh.size[a] > 1 && a != l->shard_axis &&
             !*l->sync[a].name && (axis < 0 || sk_dice_one_in(d, 2)))
             axis = a;
     if (axis < 0 || !sk_dice_one_in(d, 4)) return false;
-    const char *way = ways[sk_dice_pick(d, 0, 10)];
+    const char *way = ways[sk_dice_pick(d, 0, (int)(sizeof ways / sizeof *ways) - 1)];
     bool brief = !strcmp(l->mesh.name[axis], "dp") && sk_dice_one_in(d, 2);
     if (brief) snprintf(phrase, SK_WORD_TEXT, "sync=%s", way);
     else snprintf(phrase, SK_WORD_TEXT, "synchronize %s by %s", l->mesh.name[axis], way);

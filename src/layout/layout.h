@@ -66,6 +66,8 @@ typedef struct sk_axis_sync {
     int every;               /* steps from one synchronisation to the next */
     int64_t from;            /* steps that are synchronous before that */
     double knob[SK_MAX_SYNC_KNOB]; /* in the order of the part's */
+    char codec[SK_CODEC_NAME];     /* of what replicas send; empty: f32 */
+    bool feedback;                 /* error feedback of that codec */
 } sk_axis_sync;
 
 typedef struct sk_layout {

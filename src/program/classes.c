@@ -16,7 +16,7 @@
 enum { MOST = 1024 }; /* classes */
 
 typedef struct cutter { /* the axes that cut one letter */
-    int axis[SK_MAX_AXES + 1], n;
+    int axis[SK_MAX_AXES + 2], n;
     int n_local;   /* the first so many are of replicas, which cut before micro-batches do */
     uint64_t *key; /* of the sizes, by combination of coordinates */
 } cutter;
@@ -70,6 +70,16 @@ static void see_tensors(cuts *c, const sk_graph_plan *plan, sk_arena *tmp)
     }
 }
 
+static bool cuts_rows(const sk_graph_plan *plan, int axis, char letter)
+{
+    if (axis < 0 || plan->layout.mesh.size[axis] < 2) return false;
+    for (int i = 0; i < plan->graph->tensors.n; i++) {
+        const sk_tensor *t = plan->graph->tensors.v[i];
+        if (t->role == SK_PARAM && t->letters[0] == letter) return true;
+    }
+    return false;
+}
+
 /* Gradients that are encoded, or joined by Adasum, and not sharded over that axis: each rank of the
  * axis sums some of the rows that others left.  Which axis, or -1. */
 static int code_axis(const sk_graph_plan *plan, char letter)
@@ -80,12 +90,15 @@ static int code_axis(const sk_graph_plan *plan, char letter)
         c && !c->low_rank && l->shard_axis < 0 ? sk_layout_code_axis(l, plan->graph->batch) : -1;
     if (l->own_grads) axis = l->own_grads - 1;
     if (axis < 0 && sk_layout_adasum(l) != l->shard_axis) axis = sk_layout_adasum(l);
-    if (axis < 0 || l->mesh.size[axis] < 2) return -1;
-    for (int i = 0; i < plan->graph->tensors.n; i++) {
-        const sk_tensor *t = plan->graph->tensors.v[i];
-        if (t->role == SK_PARAM && t->letters[0] == letter) return axis;
-    }
-    return -1;
+    return cuts_rows(plan, axis, letter) ? axis : -1;
+}
+
+/* The same of what replicas send encoded. */
+static int change_axis(const sk_graph_plan *plan, char letter)
+{
+    int axis = sk_outer_axis(&plan->layout);
+    bool coded = axis >= 0 && *plan->layout.sync[axis].codec;
+    return coded && cuts_rows(plan, axis, letter) ? axis : -1;
 }
 
 static void find_axes(const sk_graph_plan *plan, const cuts *in_use, char letter, cutter *c)
@@ -97,8 +110,9 @@ static void find_axes(const sk_graph_plan *plan, const cuts *in_use, char letter
         c->axis[c->n++] = a;
         c->n_local += letter == plan->graph->batch && sk_layout_local(l, a);
     }
-    int last = code_axis(plan, letter);
-    if (last >= 0) c->axis[c->n++] = last;
+    int last[] = {code_axis(plan, letter), change_axis(plan, letter)};
+    for (int k = 0; k < 2; k++)
+        if (last[k] >= 0) c->axis[c->n++] = last[k];
 }
 
 /* --- sizes --- */

@@ -75,6 +75,8 @@ sk_status sk_choose_codecs(sk_lowering *e)
     const sk_layout *l = e->l;
     SK_TRY(find_codec(e, l->weights_as, &e->plan.weights_as));
     SK_TRY(find_codec(e, l->grads_as, &e->plan.grads_as));
+    int outer = sk_outer_axis(l);
+    if (outer >= 0) SK_TRY(find_codec(e, l->sync[outer].codec, &e->plan.changes_as));
     SK_TRY(codecs_fit(l, e->plan.weights_as, e->plan.grads_as));
     SK_TRY(low_rank_fits(e, e->plan.grads_as));
     if (l->own_grads) SK_TRY(find_codec(e, e->opts->optim->sent_as, &e->plan.sent_as));
@@ -87,13 +89,13 @@ sk_status sk_choose_codecs(sk_lowering *e)
 int sk_lower_code_axis(const sk_lowering *e) { return sk_layout_code_axis(e->l, e->g->batch); }
 
 /* Weights that stay f32 in a model of narrower ones are those that rounding would harm. */
-static bool shrinks(const sk_lowering *e, const sk_codec *c, const sk_tensor *t, const sk_state *s)
+static bool shrinks(const sk_lowering *e, const sk_codec *c, const sk_tensor *t, const sk_state *s,
+                    int axis, sk_dtype type)
 {
     sk_extent box = sk_shard_of(e->g, e->l, t->letters, s, e->p->coord, -1, e->p->n_micro);
-    int64_t row = sk_box_count(&box, 1, box.n), size = (int64_t)sk_dtype_size(t->type);
-    int axis = sk_lower_code_axis(e);
-    if (!c || c->low_rank || axis < 0 || e->l->mesh.size[axis] < 2 || box.n < 2 ||
-        t->bias_update != 0 || t->role == SK_EXTRA)
+    int64_t row = sk_box_count(&box, 1, box.n), size = (int64_t)sk_dtype_size(type);
+    if (!c || c->low_rank || axis < 0 || e->l->mesh.size[axis] < 2 || box.n < 2 || t->bias_update != 0 ||
+        t->role == SK_EXTRA)
         return false;
     if (t->type == SK_F32 && e->plan.narrow_model) return false;
     return sk_codec_bytes(c, row) < row * size;
@@ -101,8 +103,10 @@ static bool shrinks(const sk_lowering *e, const sk_codec *c, const sk_tensor *t,
 
 const sk_codec *sk_lower_weights_as(const sk_lowering *e, const sk_param_plan *q)
 {
-    return sk_lower_is_cut(e, q) && shrinks(e, e->plan.weights_as, q->tensor, &q->used)
-               ? e->plan.weights_as
+    const sk_codec *c = e->plan.weights_as;
+    const sk_tensor *t = q->tensor;
+    return sk_lower_is_cut(e, q) && shrinks(e, c, t, &q->used, sk_lower_code_axis(e), t->type)
+               ? c
                : NULL;
 }
 
@@ -111,7 +115,14 @@ const sk_codec *sk_lower_grads_as(const sk_lowering *e, const sk_param_plan *q)
     int axis = sk_lower_code_axis(e);
     if (axis < 0 || e->plan.grad_made[q->tensor->id].how[axis] != SK_PARTIAL) return NULL;
     if (e->l->shard_axis >= 0 && !sk_lower_is_cut(e, q)) return NULL;
-    return shrinks(e, e->plan.grads_as, q->tensor, &q->used) ? e->plan.grads_as : NULL;
+    const sk_codec *c = e->plan.grads_as;
+    return shrinks(e, c, q->tensor, &q->used, axis, q->tensor->type) ? c : NULL;
+}
+
+const sk_codec *sk_lower_changes_as(const sk_lowering *e, const sk_param_plan *q)
+{
+    const sk_codec *c = e->plan.changes_as;
+    return shrinks(e, c, q->tensor, &q->update, sk_outer_axis(e->l), SK_F32) ? c : NULL;
 }
 
 /* --- instructions --- */

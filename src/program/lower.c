@@ -201,6 +201,7 @@ static sk_status do_tasks(sk_lowering *e)
     const sk_tasks *mine = &e->tasks[e->p->stage];
     for (int i = 0; i < mine->n; i++) {
         e->at.task = i;
+        if (e->training && i == mine->n / 2) sk_lower_replica_middle(e);
         if (mine->v[i].work == SK_WORK_U) sk_lower_update_task(e, mine->v[i]);
         else SK_TRY(task(e, mine->v[i]));
     }

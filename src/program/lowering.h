@@ -72,6 +72,7 @@ typedef struct sk_plan {
     /* codecs */
     const sk_codec *weights_as, *grads_as; /* NULL: as they are */
     const sk_codec *sent_as;               /* of what the optimizer sends; NULL: nothing */
+    const sk_codec *changes_as;            /* of what replicas send */
     bool narrow_model;                     /* some weights are narrower than f32 */
 
     /* regions; recompute adds those of clones */
@@ -125,6 +126,7 @@ struct sk_graph_plan {
 typedef struct sk_lowering {
     sk_program *p;
     int *changes;      /* by parameter: what fragments of replicas sent (replica_sync.c); or NULL */
+    int *change_parts; /* the same: rows of encoded ones that this rank sums (replica_codec.c) */
     sk_arena *tmp;     /* what only the passes need, and lists of the program while they grow */
     const sk_graph *g; /* the given one; from `recompute` on, with clones */
     const sk_layout *l;
@@ -283,6 +285,7 @@ int sk_lower_code_axis(const sk_lowering *e); /* of encoded gradients; -1: none 
 /* The codec for a tensor's rows; NULL: it would not become smaller. */
 const sk_codec *sk_lower_weights_as(const sk_lowering *e, const sk_param_plan *q);
 const sk_codec *sk_lower_grads_as(const sk_lowering *e, const sk_param_plan *q);
+const sk_codec *sk_lower_changes_as(const sk_lowering *e, const sk_param_plan *q);
 /* A buffer for `times` as many encoded rows as the buffer has; the same, with the instruction that
  * encodes. */
 int sk_lower_code(sk_lowering *e, const sk_codec *c, int buf, int times);
@@ -350,6 +353,13 @@ void sk_lower_replica_begin(sk_lowering *e);
 void sk_lower_replica_sync(sk_lowering *e);
 void sk_lower_replica_mean(sk_lowering *e); /* before validation: the mean of their weights */
 int sk_pair_axis(const sk_layout *l);
+int sk_outer_axis(const sk_layout *l); /* whose synchronisation has an outer step; -1: none */
+void sk_lower_replica_middle(sk_lowering *e); /* halfway through the tasks */
+/* replica_codec.c: what replicas send, encoded.  Changes of the parameters of a list begin to be
+ * summed, each rank some of the rows; and the sums come to all. */
+void sk_plan_change_error(sk_lowering *e, sk_param_plan *q);
+void sk_lower_sum_changes(sk_lowering *e, const int *params, int n, sk_flies flies);
+void sk_lower_share_changes(sk_lowering *e, const int *params, int n, sk_flies flies);
 int64_t sk_replicas_from(const sk_layout *l); /* the first step that is not synchronous */
 sk_status sk_check_replicas(sk_lowering *e);
 

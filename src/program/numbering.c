@@ -79,6 +79,7 @@ static void renumber_param(const numbering *x, sk_param_plan *q)
     renumber(x, &q->mean);
     renumber(x, &q->anchor);
     renumber(x, &q->outer_momentum);
+    renumber(x, &q->change_error);
     renumber(x, &q->ema);
     renumber(x, &q->scalars);
     for (int s = 0; s < q->n_state; s++) renumber(x, &q->state[s]);

@@ -30,7 +30,8 @@ static void plan_extra(sk_lowering *e, const sk_tensor *t)
                          .ema = -1,
                          .scalars = -1,
                          .error = -1,
-                         .factor = -1};
+                         .factor = -1,
+                         .change_error = -1};
     q->owner = sk_lower_first(e, &q->update, 0);
     sk_plan_sum(e, q, sent->name);
 }

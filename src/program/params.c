@@ -195,6 +195,7 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
                          .mean = -1,
                          .anchor = -1,
                          .outer_momentum = -1,
+                         .change_error = -1,
                          .ema = -1,
                          .scalars = -1,
                          .error = -1,

@@ -239,6 +239,7 @@ typedef struct sk_param_plan {
                    gradient, in the type of the weights (replica_sync.c); or -1 */
     int anchor; /* the weights of the last synchronisation, alike in all replicas; or -1 */
     int outer_momentum; /* of its steps (sync.h); or -1 */
+    int change_error;   /* error feedback of what this replica sends encoded; or -1 */
     int ema;            /* exponential moving average of the weights, in f32 (averaged.c); or -1 */
     int scalars;        /* sk_optim.scalars, one after the other; or -1 */
     bool lead;          /* this rank writes them to a checkpoint */

@@ -8,7 +8,8 @@
  * A part with an outer step keeps the anchor, the weights of the last synchronisation, which is
  * alike in all replicas, and perhaps a momentum.  Its replicas send their difference from the
  * anchor.  Fragments are sent where a step begins and taken where it ends: the call is in flight
- * while the step computes, and the difference is that of the step before. */
+ * while the step computes, and the difference is that of the step before.  Where a codec is said
+ * (replica_codec.c) its sums are sent on halfway through the step. */
 #include "program/lowering.h"
 #include "program/sync.h"
 
@@ -26,8 +27,7 @@ const sk_sync *sk_sync_of(const sk_layout *l, int axis)
     return sk_layout_local(l, axis) ? sk_sync_find(l->sync[axis].name) : NULL;
 }
 
-/* The axis whose synchronisation has an outer step; -1: none. */
-static int outer_axis(const sk_layout *l)
+int sk_outer_axis(const sk_layout *l)
 {
     for (int a = 0; a < l->mesh.n; a++) {
         const sk_sync *s = sk_sync_of(l, a);
@@ -69,11 +69,12 @@ int sk_pair_axis(const sk_layout *l)
 
 void sk_plan_replica(sk_lowering *e, sk_param_plan *q)
 {
-    int axis = outer_axis(e->l);
+    int axis = sk_outer_axis(e->l);
     const char *name = q->tensor->name;
     if (!sk_layout_any_local(e->l) || sk_layout_alike(e->l)) return;
     q->mean = q->grad_shard;
     if (axis < 0) return;
+    sk_plan_change_error(e, q);
     q->anchor = sk_lower_kept_state(e, sk_print(e->p->arena, "%s.anchor", name), q, SK_F32);
     if (!sk_sync_of(e->l, axis)->momentum) return;
     name = sk_print(e->p->arena, "%s.outer_momentum", name);
@@ -136,6 +137,15 @@ static int difference(sk_lowering *e, int param)
     in->in[1] = optimized(&q);
     in->out[0] = to;
     return to;
+}
+
+/* Of a sum instead of a mean: what was sent encoded is summed. */
+static const sk_combine *of_sum(sk_lowering *e, const sk_combine *mean, int replicas)
+{
+    sk_combine *c = sk_new(e->p->arena, sk_combine);
+    *c = *mean;
+    for (int o = 0; o < c->n_out; o++) c->by[o][SK_OUTER_MEAN] /= (float)replicas;
+    return c;
 }
 
 static const sk_combine *outer_step(sk_lowering *e, int axis)
@@ -205,48 +215,94 @@ static void average(sk_lowering *e, int group)
     for (int i = 0; i < e->p->params.n; i++) narrow(e, i);
 }
 
-static void send_changes(sk_lowering *e, int axis, int fragment, sk_flies flies, int *change)
+/* Parameters of a fragment whose changes are sent encoded. */
+static int list_coded(sk_lowering *e, int fragment, int n, int *params)
 {
-    int n = fragments_of(e->l, axis);
+    int count = 0;
+    for (int i = 0; i < e->p->params.n; i++)
+        if (in_fragment(e, i, fragment, n) && sk_lower_changes_as(e, &e->p->params.v[i]))
+            params[count++] = i;
+    return count;
+}
+
+static void send_changes(sk_lowering *e, int axis, int fragment, sk_flies flies)
+{
+    int n = fragments_of(e->l, axis), *coded = sk_many(e->tmp, int, e->p->params.n + 1);
     sending s = {.e = e, .group = axis, .call = -1, .flies = flies};
     for (int i = 0; i < e->p->params.n; i++) {
         if (!in_fragment(e, i, fragment, n)) continue;
-        change[i] = difference(e, i);
-        send(&s, &e->p->params.v[i], change[i]);
+        e->changes[i] = difference(e, i);
+        if (!sk_lower_changes_as(e, &e->p->params.v[i]))
+            send(&s, &e->p->params.v[i], e->changes[i]);
     }
     flush(&s);
+    sk_lower_sum_changes(e, coded, list_coded(e, fragment, n, coded), flies);
 }
 
-static void take_means(sk_lowering *e, int axis, int fragment, const int *change)
+static void share_sums(sk_lowering *e, int axis, int fragment, sk_flies flies)
 {
-    const sk_combine *by = outer_step(e, axis);
+    int n = fragments_of(e->l, axis), *coded = sk_many(e->tmp, int, e->p->params.n + 1);
+    sk_lower_share_changes(e, coded, list_coded(e, fragment, n, coded), flies);
+}
+
+static void take_means(sk_lowering *e, int axis, int fragment)
+{
+    const sk_combine *mean = outer_step(e, axis), *sum = of_sum(e, mean, e->l->mesh.size[axis]);
     for (int i = 0; i < e->p->params.n; i++)
-        if (in_fragment(e, i, fragment, fragments_of(e->l, axis))) take(e, i, change[i], by);
+        if (in_fragment(e, i, fragment, fragments_of(e->l, axis)))
+            take(e, i, e->changes[i], sk_lower_changes_as(e, &e->p->params.v[i]) ? sum : mean);
+}
+
+static bool streams(const sk_layout *l)
+{
+    int axis = sk_outer_axis(l);
+    return axis >= 0 && sk_sync_of(l, axis)->fragments;
+}
+
+static void begin_changes(sk_lowering *e)
+{
+    e->changes = sk_many(e->tmp, int, e->p->params.n + 1);
+    e->change_parts = sk_many(e->tmp, int, e->p->params.n + 1);
 }
 
 /* Where a step begins: fragments that are due in it are on their way. */
 void sk_lower_replica_begin(sk_lowering *e)
 {
-    int axis = outer_axis(e->l);
-    if (axis < 0 || !sk_sync_of(e->l, axis)->fragments) return;
-    e->changes = sk_many(e->tmp, int, e->p->params.n + 1);
+    int axis = sk_outer_axis(e->l);
+    if (!streams(e->l)) return;
+    begin_changes(e);
     e->at.task = 0;
     e->at.micro = -1;
     e->at.layer = 0;
     for (int f = 0; f < fragments_of(e->l, axis); f++) {
         e->at.sync = due(e->l, axis, f);
-        send_changes(e, axis, f, SK_FLIES_ON, e->changes);
+        send_changes(e, axis, f, SK_FLIES_ON);
+    }
+    e->at.sync = (sk_step_due){0};
+}
+
+void sk_lower_replica_middle(sk_lowering *e)
+{
+    int axis = sk_outer_axis(e->l);
+    if (!streams(e->l) || !e->plan.changes_as) return;
+    e->at.micro = -1;
+    e->at.layer = 0;
+    for (int f = 0; f < fragments_of(e->l, axis); f++) {
+        e->at.sync = due(e->l, axis, f);
+        share_sums(e, axis, f, SK_FLIES_ON);
     }
     e->at.sync = (sk_step_due){0};
 }
 
 static void outer(sk_lowering *e, int axis)
 {
-    int *change = e->changes ? e->changes : sk_many(e->tmp, int, e->p->params.n + 1);
+    bool streamed = e->changes != NULL;
+    if (!streamed) begin_changes(e);
     for (int f = 0; f < fragments_of(e->l, axis); f++) {
         e->at.sync = due(e->l, axis, f);
-        if (!e->changes) send_changes(e, axis, f, SK_FLIES_NOT, change);
-        take_means(e, axis, f, change);
+        if (!streamed) send_changes(e, axis, f, SK_FLIES_NOT);
+        if (!streamed) share_sums(e, axis, f, SK_FLIES_NOT);
+        take_means(e, axis, f);
     }
 }
 

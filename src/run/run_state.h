@@ -79,7 +79,7 @@ static inline int64_t sk_run_updates(const sk_run *r)
 static inline bool sk_run_due(const sk_run *r, const sk_inst *in)
 {
     return r->opts.alone || (sk_inst_due(in, r->step, sk_run_updates(r)) &&
-                             !(in->sync.steps > 1 && sk_run_first_phase(r)));
+                             !(in->sync.steps > 0 && sk_run_first_phase(r)));
 }
 
 #endif

@@ -92,6 +92,10 @@ static void list_shards(const sk_program *p, sk_arena *a, void *base, void *file
             shard_of(p, base, file, q->factor, q->keeps_factor, &(*v)[*n]);
             (*v)[(*n)++].may_lack = true;
         }
+        if (q->change_error >= 0) {
+            shard_of(p, base, file, q->change_error, q->owner, &(*v)[*n]);
+            (*v)[(*n)++].may_lack = true;
+        }
         if (q->error < 0) continue;
         shard_of(p, base, file, q->error, q->tells, &(*v)[*n]);
         (*v)[(*n)++].parts = true;

@@ -53,6 +53,18 @@ static sk_status no_feedback(const sk_setup *s)
                                     : ", or choose a value with which no step is run again");
 }
 
+/* Likewise replicas: the first try has synchronised them, or sent what their optimizer sends. */
+static sk_status no_replicas(const sk_setup *s)
+{
+    if (!sk_layout_any_local(&s->layout)) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "%s runs a step again that had no room, and replicas have synchronised by then; "
+                   "leave out '%s'%s",
+                   asked_by(s), sk_layout_cause(s->arena, &s->layout, sk_layout_any_local),
+                   s->job->dropless ? ", or set model.capacity_factor=0, which never drops"
+                                    : ", or choose a value with which no step is run again");
+}
+
 /* Does the buffer hold the same from step to step, in every program of a model? */
 static bool stays(const sk_buffer *b)
 {
@@ -147,6 +159,7 @@ sk_status sk_fallback_plan(sk_setup *s, bool all)
     if (for_all && !sk_layout_may_fill(&s->layout)) return SK_OK;
     SK_TRY(sk_relayout_all_here(s, asked_by(s)));
     SK_TRY(no_feedback(s));
+    SK_TRY(no_replicas(s));
     SK_TRY(make_fallback(s, all));
     for (int r = 0; r < s->n_ranks; r++) {
         sk_program *p = s->programs[r], *q = s->fallback->programs[r];

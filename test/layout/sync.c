@@ -212,6 +212,77 @@ static void synchronised_when_due(void)
     check(more == 2 * 2 * weights);
 }
 
+/* --- codecs --- */
+
+static uint64_t anchors[SK_TEST_RANKS][SK_TEST_STEPS];
+
+static void after_coded(const sk_trial *t, const sk_run *run, const sk_program *p, int step)
+{
+    uint64_t *h = &anchors[p->rank][step];
+    after(t, run, p, step);
+    *h = 0;
+    for (int i = 0; i < p->params.n; i++) {
+        int buf = p->params.v[i].anchor;
+        *h = sk_hash(*h, sk_run_data(run, buf), (size_t)p->bufs.v[buf].bytes);
+    }
+}
+
+/* Bytes that leave all of n replicas: rows in the codec's form, tensors of one dim in f32. */
+static int64_t coded_bytes(const sk_program *p, const char *codec, int n)
+{
+    int64_t bytes = 0;
+    sk_codec c;
+    check(!sk_codec_read(codec, &c));
+    for (int i = 0; i < p->params.n; i++) {
+        const sk_extent *box = &p->bufs.v[p->params.v[i].anchor].box;
+        int64_t row = 1, rows = box->size[0];
+        for (int d = 1; d < box->n; d++) row *= box->size[d];
+        bool codes = box->n > 1 && sk_codec_bytes(&c, row) < 4 * row;
+        bytes += rows * (codes ? sk_codec_bytes(&c, row) : 4 * row);
+    }
+    return 2 * (n - 1) * bytes;
+}
+
+static void coded(const char *way, const char *codec)
+{
+    char layout[96];
+    snprintf(layout, sizeof layout, "dp=3 sync=%s:codec=%s:feedback", way, codec);
+    sk_trial t = trial("gpt2", layout);
+    sk_arena a = {0};
+    sk_graph g;
+    sk_program **p;
+    int n = 0;
+    t.after = after_coded;
+    fine(&t);
+    check(!sk_trial_compile(&a, &t, &g, &p, &n));
+    int64_t more = 0;
+    for (int r = 0; r < 3; r++) more += planned[r][1] - planned[r][0];
+    if (more != coded_bytes(p[0], codec, 3)) printf("%s: %lld bytes\n", layout, (long long)more);
+    check(more == coded_bytes(p[0], codec, 3));
+    sk_arena_end(&a);
+    for (int s = 0; s < t.steps; s++) {
+        int64_t bytes = 0, want = 0;
+        for (int r = 0; r < 3; r++) {
+            bytes += sent[r][s] - (s ? sent[r][s - 1] : 0);
+            want += planned[r][(s + 1) % 3 == 0];
+        }
+        check(anchors[0][s] == anchors[1][s] && anchors[1][s] == anchors[2][s]);
+        check(bytes == want);
+    }
+    check(anchors[0][1] != anchors[0][2]);
+}
+
+static void codecs(void)
+{
+    static const char *const names[] = {"bf16", "f16", "int8", "int4",
+                                        "q2",   "q4",  "q8",   "topk:0.1"};
+    for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
+        coded(i % 3 == 0   ? "diloco:3"
+              : i % 3 == 1 ? "elastic:3"
+                           : "stream:3:fragments=1",
+              names[i]);
+}
+
 /* --- outer steps --- */
 
 /* One number, against the textbook in double: v = mu v + g, x -= lr (g + mu v). */
@@ -335,6 +406,10 @@ static void mistakes(void)
     refuses("dp=2 sync=stream:3", "fragments");
     refuses("dp=2 sync=postlocal:4", "sync=postlocal:8@2000");
     refuses("dp=2 sync=local:4@10", "whole number");
+    refuses("dp=2 sync=local:4:codec=q4", "sends changes");
+    refuses("dp=2 sync=diloco:4:codec=topk:0.1", "add feedback");
+    refuses("dp=2 sync=diloco:4:feedback", "there is none");
+    refuses("dp=2 sync=diloco:4:codec=q5", "q5");
     sk_trial t = trial("gpt2", "dp=2 sync=local:4");
     sk_arena a = {0};
     sk_graph g;
@@ -357,6 +432,7 @@ int main(void)
     together_at_first();
     one_step_of_sgd();
     synchronised_when_due();
+    codecs();
     nesterov("diloco", 0);
     nesterov("stream", 0.5);
     spring();

@@ -25,6 +25,12 @@ for way in local:4 diloco:4 stream:4 elastic:5; do
     same "$name-zero" "$name"
 done
 
+# What replicas send encoded, with what is owed: resumed to the bit.
+train coded layout="dp=2 sync=stream:4:codec=q4:feedback" order=fast
+train coded-again layout="dp=2 sync=stream:4:codec=q4:feedback" order=fast resume=coded/ckpt/step-0000000006
+same coded-again coded
+refused 78 "order=fast is needed" "${job[@]}" layout="dp=2 sync=stream:4:codec=q4" run=no
+
 # The mean, taken by the ranks where a run ends between two synchronisations, and by whoever reads its checkpoint: also a run
 # without replicas, or with more of them.
 train six layout="dp=2 sync=local:4" train.steps=6
