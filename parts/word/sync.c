@@ -211,10 +211,11 @@ static sk_status codec_fits(const sk_axis_sync *s)
                        s->name, s->every, s->codec, s->every, s->codec);
     SK_TRY(sk_codec_read(s->codec, &codec));
     if (codec.low_rank)
-        return sk_fail(SK_ECONF,
-                       "layout: sync=%s:%d:codec=%s would sum factors of changes, and it sums those "
-                       "of gradients alone; take a codec of rows, as q4 or topk:0.01:feedback",
-                       s->name, s->every, s->codec);
+        return sk_fail(
+            SK_ECONF,
+            "layout: sync=%s:%d:codec=%s would sum factors of changes, and it sums those "
+            "of gradients alone; take a codec of rows, as q4 or topk:0.01:feedback",
+            s->name, s->every, s->codec);
     if (codec.needs_feedback && !s->feedback)
         return sk_fail(SK_ECONF,
                        "layout: sync=%s:%d:codec=%s loses most of every change; add feedback, as "

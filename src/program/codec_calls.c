@@ -94,8 +94,8 @@ static bool shrinks(const sk_lowering *e, const sk_codec *c, const sk_tensor *t,
 {
     sk_extent box = sk_shard_of(e->g, e->l, t->letters, s, e->p->coord, -1, e->p->n_micro);
     int64_t row = sk_box_count(&box, 1, box.n), size = (int64_t)sk_dtype_size(type);
-    if (!c || c->low_rank || axis < 0 || e->l->mesh.size[axis] < 2 || box.n < 2 || t->bias_update != 0 ||
-        t->role == SK_EXTRA)
+    if (!c || c->low_rank || axis < 0 || e->l->mesh.size[axis] < 2 || box.n < 2 ||
+        t->bias_update != 0 || t->role == SK_EXTRA)
         return false;
     if (t->type == SK_F32 && e->plan.narrow_model) return false;
     return sk_codec_bytes(c, row) < row * size;
