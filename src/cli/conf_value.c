@@ -93,13 +93,26 @@ bool sk_conf_among(const char *words, const char *word)
     return false;
 }
 
+static sk_status not_among(sk_arena *a, const sk_conf_key *k, const sk_setting *s,
+                           const char *value, const char *one_of)
+{
+    const char *words[64];
+    int n = 0;
+    for (const char *p = one_of; *p && n < 64; p += strspn(p, " ")) {
+        words[n++] = sk_print(a, "%.*s", (int)strcspn(p, " "), p);
+        p += strcspn(p, " ");
+    }
+    const char *near = sk_nearest(value, words, n);
+    return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; needed is one of: %s%s",
+                   sk_setting_where(a, s, true), k->name, value, one_of,
+                   near ? sk_print(a, " (did you mean '%s'?)", near) : "");
+}
+
 static sk_status set_text(sk_arena *a, const sk_conf_key *k, const sk_setting *s, const char *value,
                           char *to)
 {
     const char *one_of = k->one_of_parts ? k->one_of_parts(a) : k->one_of;
-    if (one_of && !sk_conf_among(one_of, value))
-        return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; needed is one of: %s",
-                       sk_setting_where(a, s, true), k->name, value, one_of);
+    if (one_of && !sk_conf_among(one_of, value)) return not_among(a, k, s, value, one_of);
     if (strlen(value) >= k->size)
         return sk_fail(sk_setting_code(s), "%s: %s has %zu bytes, at most %zu fit",
                        sk_setting_where(a, s, true), k->name, strlen(value), k->size - 1);
@@ -126,8 +139,7 @@ static sk_status set_dtype(sk_arena *a, const sk_conf_key *k, const sk_setting *
     bool state = k->kind == SK_KEY_STATE;
     bool known = state ? sk_state_type_find(s->value, &t) : sk_dtype_find(s->value, &t);
     if (!known || !sk_conf_among(k->one_of, state ? sk_state_type_name(t) : sk_dtype_name(t)))
-        return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; needed is one of: %s",
-                       sk_setting_where(a, s, true), k->name, s->value, k->one_of);
+        return not_among(a, k, s, s->value, k->one_of);
     *to = t;
     return SK_OK;
 }

@@ -71,6 +71,11 @@ sk_status sk_layout_validate(const sk_layout *l, int n_ranks)
         return sk_fail(SK_ECONF, "layout: cannot shard over '%s', which holds stages",
                        l->mesh.name[l->shard_axis]);
     SK_TRY(check_words(l));
+    if (n_ranks > 1 && ranks == 1)
+        return sk_fail(SK_ECONF,
+                       "layout: the mesh has 1 ranks, %d were given; dp=%d in the layout makes as "
+                       "many, or start it with -n 1",
+                       n_ranks, n_ranks);
     if (n_ranks > 0 && ranks != n_ranks)
         return sk_fail(SK_ECONF,
                        "layout: the mesh has %lld ranks, %d were given; start it with -n %lld or "

@@ -32,6 +32,21 @@ static bool is_tied(const sk_setup *s)
     return false;
 }
 
+/* What a name that matches nothing may have meant. */
+static const char *near_class(const sk_setup *s, const char *match)
+{
+    const char *names[SK_PARAM_N_CLASSES];
+    sk_out all = {.arena = s->arena};
+    for (int c = 0; c < SK_PARAM_N_CLASSES; c++) {
+        names[c] = sk_param_class_name(c);
+        if (!strcmp(match, names[c])) return "";
+        sk_out_add(&all, "%s%s", c ? ", " : "", names[c]);
+    }
+    const char *near = sk_nearest(match, names, SK_PARAM_N_CLASSES);
+    return sk_print(s->arena, "%s%s%s; a class (%s) or a pattern of names is needed",
+                    near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "", all.s);
+}
+
 static const char *why_empty(const sk_setup *s, int group)
 {
     const sk_param_group *g = &s->job->group[group - 1];
@@ -43,7 +58,12 @@ static const char *why_empty(const sk_setup *s, int group)
                         "%s needs Kronecker factors, which a weight has that one product alone "
                         "reads, with at most %s rows a side; take another optimizer for it",
                         g->optim->name, sk_commas(s->arena, SK_FACTOR_MOST));
-    return "none matches, or all are in groups before it";
+    for (int i = 0; i < s->graph.tensors.n; i++) {
+        const sk_tensor *t = s->graph.tensors.v[i];
+        if (t->role == SK_PARAM && sk_param_group_asked(&s->graph, t, g, 1))
+            return "all that it matches are in groups before it";
+    }
+    return sk_print(s->arena, "none matches%s", near_class(s, g->match));
 }
 
 /* A group that no parameter is in is a mistake: of a name, or of the order of groups.  Of two that

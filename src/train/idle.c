@@ -124,7 +124,8 @@ char *sk_idle_steps(sk_arena *a, const sk_setup *s, int64_t steps)
 {
     sk_out o = {.arena = a};
     const sk_job *job = s->job;
-    if (steps && job->warmup > steps)
+    if (steps && job->lr <= 0) sk_out_add(&o, "optim.lr is 0: nothing is trained");
+    else if (steps && job->warmup > steps)
         sk_out_add(&o,
                    "optim.warmup is %lld and train.steps %lld: the learning rate ends at %.3g and "
                    "never comes to optim.lr=%.3g",

@@ -23,15 +23,15 @@ static bool has_no_eps(const sk_optim *o, const double *knob)
 static const char *hint(sk_loop *l)
 {
     const sk_job *job = l->s->job;
-    bool zero = has_no_eps(l->s->optim, job->knob);
+    bool zero = has_no_eps(l->s->optim, job->knob), clipped = job->clip > 0 && job->clip <= 1;
     for (int i = 0; i < job->n_groups; i++)
         zero |= has_no_eps(job->group[i].optim, job->group[i].knob);
-    return sk_print(&l->arena,
-                    "%soptim.lr is %g: a lower one, a longer optim.warmup or optim.clip=1 may help",
+    return sk_print(&l->arena, "%soptim.lr is %g: a lower one%s a longer optim.warmup%s may help",
                     zero ? "eps is 0: where all gradients so far are 0 a step is 0 / 0, so a "
                            "number over 0 is needed, such as optim.eps=1e-8. Or: "
                          : "",
-                    job->lr * l->s->shown_rate);
+                    job->lr * l->s->shown_rate, clipped ? " or" : ",",
+                    clipped ? "" : " or optim.clip=1");
 }
 
 /* The checkpoint that rank 0 found, as it is broadcast to the other ranks. */

@@ -52,6 +52,12 @@ case_of 64 '--temperature" - did you mean "--temp"?' sample . --temperature 1
 case_of 64 '--max-tokens" - did you mean "--tokens"?' sample . --max-tokens 9
 case_of 64 '--temp is "1m"|without a unit' sample . --temp 1m
 case_of 64 'optim.lr is "1e30"; a number from 0 to 1000000 is needed' train optim.lr=1e30
+case_of 64 "optim.schedule|did you mean 'cosine'?" train optim.schedule=cosin
+case_of 64 "optim.work|did you mean 'owner'?" train optim.work=owners
+case_of 64 "optim.state|did you mean 'int8'?" train optim.state=int9
+case_of 78 "none matches (did you mean 'matrix'?); a class (vector, matrix" train "${small[@]}" optim.groups="matrx: muon" run=none
+case_of 78 "'vector': all that it matches are in groups before it" train "${small[@]}" optim.groups="rest: adamw, vector: sgd" run=none
+case_of 78 "2 were given; dp=2 in the layout" train "${small[@]}" layout=zero=1 -n 2 run=none
 case_of 64 "nowhere" list nowhere
 case_of 64 "-o xml" list -o xml
 case_of 64 "trian|did you mean 'train'" help trian

@@ -63,6 +63,10 @@ said 'warning   train.batch_schedule: the batch of 1 from step 4 on is never use
 "$skein" train $job train.time=0.2 optim.warmup=1000000 run=timed >said 2>&1 || fail "$(cat said)"
 said 'warning   optim.warmup is 1000000 and train.steps '
 
+# shellcheck disable=SC2086
+"$skein" train $job train.steps=2 optim.lr=0 run=still >said 2>&1 || fail "$(cat said)"
+said 'warning   optim.lr is 0: nothing is trained'
+
 # Threads: the key, then OMP_NUM_THREADS, and the start lines say which
 export OMP_NUM_THREADS=3,2
 # shellcheck disable=SC2086
