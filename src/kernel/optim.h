@@ -136,7 +136,7 @@ typedef struct sk_knob {
                             .key = "weight_decay", .role = as}
 #define SK_DECAY(x) SK_DECAY_AS(x, SK_KNOB_DECAY)
 #define SK_FREEZE(x) {.name = "freeze_step", .usual = x, .least = 1, .most = 0x1p24, .whole = true, \
-                      .doc = "steps with sums of gradients, before momentum is sent encoded"}
+                      .doc = "steps before momentum is sent in place of gradients"}
 #define SK_MATCH_RMS(x) {.name = "match_rms", .usual = x, .most = 10, \
                          .doc = "RMS of the step, to match AdamW's; 0: the optimizer's own scale"}
 #define SK_DAMPING(x) {.name = "damping", .usual = x, .least = 1e-12, .most = 1e6, \

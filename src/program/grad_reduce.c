@@ -158,13 +158,14 @@ static int level_axis(const sk_lowering *e, int k)
 }
 
 /* Is the k-th axis one that another axis of the batch follows?  An algorithm that is pinned for
- * its all-reduce keeps it; and parts must be alike, since ranks of one class have one program. */
+ * its all-reduce keeps it; parts must be alike, since ranks of one class have one program; and
+ * gradients that are offloaded are fetched as a whole. */
 static bool goes_down(const sk_lowering *e, const sk_param_plan *q, int buf, int k)
 {
     int axis = level_axis(e, k);
     const sk_extent *box = &e->p->bufs.v[buf].box;
     if (sk_box_count(box, 0, box->n) % e->l->mesh.size[axis]) return false;
-    if (e->l->shard_axis >= 0 || !over_batch(e, q, axis)) return false;
+    if (e->l->shard_axis >= 0 || e->l->home[SK_GRAD] || !over_batch(e, q, axis)) return false;
     if (sk_pins_of(&e->opts->pins, SK_ALLREDUCE, axis) != SK_PIN_NONE) return false;
     for (k++; k < e->l->mesh.n; k++)
         if (over_batch(e, q, level_axis(e, k))) return true;

@@ -53,6 +53,13 @@ static sk_status no_feedback(const sk_setup *s)
                                     : ", or choose a value with which no step is run again");
 }
 
+static bool has_sync(const sk_layout *l)
+{
+    for (int a = 0; a < l->mesh.n; a++)
+        if (*l->sync[a].name) return true;
+    return false;
+}
+
 /* Likewise replicas: the first try has synchronised them, or sent what their optimizer sends. */
 static sk_status no_replicas(const sk_setup *s)
 {
@@ -60,7 +67,7 @@ static sk_status no_replicas(const sk_setup *s)
     return sk_fail(SK_ECONF,
                    "%s runs a step again that had no room, and replicas have synchronised by then; "
                    "leave out '%s'%s",
-                   asked_by(s), sk_layout_cause(s->arena, &s->layout, sk_layout_any_local),
+                   asked_by(s), sk_layout_cause(s->arena, &s->layout, has_sync),
                    s->job->dropless ? ", or set model.capacity_factor=0, which never drops"
                                     : ", or choose a value with which no step is run again");
 }

@@ -38,7 +38,7 @@ static const char *near_class(const sk_setup *s, const char *match)
     const char *names[SK_PARAM_N_CLASSES];
     sk_out all = {.arena = s->arena};
     for (int c = 0; c < SK_PARAM_N_CLASSES; c++) {
-        names[c] = sk_param_class_name(c);
+        names[c] = sk_param_class_name((sk_param_class)c);
         if (!strcmp(match, names[c])) return "";
         sk_out_add(&all, "%s%s", c ? ", " : "", names[c]);
     }

@@ -41,7 +41,7 @@ cat >"$temp/good.md" <<'END_OF_PAGE'
 
     $ skein list codec
       bf16 fraction of 7 bits, the range of f32: 2 bytes an element
-      fp8    e4m3, a scale for 128 elements: 1.016 bytes an element
+      fp8        e4m3, a scale for 128 elements: 1.016 bytes an element
 
 <!-- not run: takes days -->
 
@@ -78,7 +78,7 @@ wrong "a line too few" '/^     int8/d' "page     nothing"
 wrong "the last line behind any" 's/^    3$/    4/' "program  3"
 wrong "a loss" 's/5.07651/5.07661/' "loss 5.07661 of 12"
 wrong "a count beside a loss" 's/of 12 in 99/of 13 in 99/' "loss 5.07651 of 13"
-wrong "a line among more" 's/e4m3/e5m2/' "page       fp8    e5m2"
+wrong "a line among more" 's/e4m3/e5m2/' "page       fp8        e5m2"
 wrong "a line that more does not have" '/^      fp8/a\      fp9' "program  nothing"
 wrong "more in another order" '/^      bf16/d; /^      fp8/a\      bf16  fraction of 7 bits, the range of f32: 2 bytes an element' "page       "
 wrong "an error among more" 's/skein list codec/skein list codec; false/' "exit code 1"
