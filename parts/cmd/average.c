@@ -5,8 +5,11 @@
 #include "cli/cmd.h"
 #include "train/checkpoint.h"
 #include "train/model_average.h"
+#include "train/rundir.h"
 
+#include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST = 1024 };
@@ -93,20 +96,17 @@ static sk_status choose_type(const ask *q, const sk_average_of *v, int n, sk_dty
 /* A run writes its own directory: its `final/` is not an average to be replaced. */
 static sk_status outside_runs(sk_arena *a, const char *out)
 {
-    size_t n = strlen(out);
-    while (n > 1 && out[n - 1] == '/') n--;
-    while (n && out[n - 1] != '/') n--;
-    if (sk_is_there(sk_print(a, "%s/metrics.jsonl", out)))
+    const char *run = sk_rundir_around(a, out);
+    char real_path[PATH_MAX];
+    if (!run) return SK_OK;
+    if (realpath(out, real_path) && !strcmp(real_path, run))
         return sk_fail(SK_EUSAGE,
                        "average: %s is a run; the first word is the directory to write, the models "
                        "follow it",
                        out);
-    const char *in = n ? sk_print(a, "%.*s", (int)n, out) : "./";
-    if (!sk_is_there(sk_print(a, "%smetrics.jsonl", in)) &&
-        !sk_is_there(sk_print(a, "%s../metrics.jsonl", in)))
-        return SK_OK;
     return sk_fail(SK_ECREATE,
-                   "average: %s lies in the directory of a run; name a directory outside", out);
+                   "average: %s lies in the directory of a run, %s; name a directory outside", out,
+                   run);
 }
 
 /* Which weights were taken, where a checkpoint has two kinds. */
@@ -114,6 +114,20 @@ static const char *kind_of(const sk_average_of *x)
 {
     if (!x->is_ckpt || !sk_hf_ckpt_averages(&x->ckpt)) return "";
     return x->averages ? "  the averages of its weights" : "  its training weights";
+}
+
+/* The mean of one model is that model: no error, and not what the command is for. */
+static void tell_saved(const char *out, const sk_average_of *v, int n, sk_dtype type)
+{
+    const char *name = sk_dtype_name(type);
+    int counts = 0;
+    for (int i = 0; i < n; i++) counts += v[i].weight > 0;
+    if (n == 1) printf("saved %s/, a copy of one model in %s; nothing is averaged:\n", out, name);
+    else if (counts == 1)
+        printf("saved %s/, a copy in %s of the one model with a weight above 0; nothing is "
+               "averaged:\n",
+               out, name);
+    else printf("saved %s/, the mean of %d models in %s:\n", out, n, name);
 }
 
 static sk_status run(sk_arena *a, int argc, char **argv)
@@ -131,8 +145,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     SK_TRY(sk_average_open(a, v, n));
     SK_TRY(choose_type(q, v, n, &type));
     SK_TRY(sk_average_save(v, n, type, q->words[0]));
-    printf("saved %s/, the mean of %d model%s in %s:\n", q->words[0], n, sk_plural(n),
-           sk_dtype_name(type));
+    tell_saved(q->words[0], v, n, type);
     for (int i = 0; i < n; i++) printf("  %-6g %s%s\n", v[i].weight, v[i].path, kind_of(&v[i]));
     return SK_OK;
 }

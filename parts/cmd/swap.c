@@ -83,11 +83,13 @@ static sk_status check_key(const char *phase, const char *key)
     } not_here[] = {{"run", "phases lie below run=DIR of the swap"},
                     {"resume", "a swap resumes its phases by itself"},
                     {"train.seed", "it is said once for all: workers have those that follow it"},
-                    {"model", "phase 2 goes on from the model of phase 1"}};
-    for (int i = 0; i < 4; i++)
-        if (!strcmp(key, not_here[i].key))
+                    {"model", "phase 2 goes on from the model of phase 1; give it once for all"}};
+    for (int i = 0; i < 4; i++) {
+        size_t n = strlen(not_here[i].key);
+        if (!strncmp(key, not_here[i].key, n) && (!key[n] || key[n] == '.')) /* model.* too */
             return sk_fail(SK_EUSAGE, "command line: %s is no key of --%s: %s", key, phase,
                            not_here[i].why);
+    }
     return SK_OK;
 }
 

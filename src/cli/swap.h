@@ -14,6 +14,7 @@
  *     small/start          the step and the checksums of the model that workers begin with
  *     small/seed=2/ ...    phase 2: train.seed of phase 1 and so on
  *     average-4/           the mean of 4 workers, a model directory
+ *     average-4.models     which models it is the mean of
  *     val/model=.../       a validation alone (train.steps=0) of each model
  *
  * Phases name models by the real path of the directory: a swap goes on under any spelling of
@@ -45,6 +46,11 @@ void sk_swap_phase(sk_swap *w, sk_sweep *s, int phase);
 sk_status sk_swap_check(sk_swap *w);
 /* Notes the model that workers begin with.  SK_EDATA: they began with another one. */
 sk_status sk_swap_start(sk_swap *w);
+/* swap_models.c: SK_EDATA if models that were trained, averaged or validated are others now. */
+sk_status sk_swap_trained(sk_swap *w, const sk_sweep *s);
+sk_status sk_swap_note_average(sk_swap *w); /* before it is written */
+sk_status sk_swap_averaged(sk_swap *w);
+sk_status sk_swap_validated(sk_swap *w);
 /* All that is not done yet.  SK_ESTOP: a signal came. */
 sk_status sk_swap_run(sk_swap *w);
 /* The table, and swap.json with its rows. */

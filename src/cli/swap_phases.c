@@ -63,20 +63,6 @@ static sk_status all_done(const sk_sweep *s, const char *what)
     return SK_OK;
 }
 
-/* A training that is done has left its model. */
-static sk_status have_models(const sk_sweep *s, const char *what)
-{
-    for (int i = 0; i < s->jobs.n; i++) {
-        const char *dir = s->jobs.v[i].dir;
-        if (sk_is_file(sk_print(s->arena, "%s/final/config.json", dir))) continue;
-        return sk_fail(SK_EDATA,
-                       "swap: %s, %s, is done, but its model, final/config.json, is not there; "
-                       "bring %s/final back, or remove %s to train it anew",
-                       what, dir, dir, dir);
-    }
-    return SK_OK;
-}
-
 /* All phases run, also those that are done: that compares their keys with those that they were
  * begun with. */
 static sk_status run(sk_swap *w, sk_sweep *s, int phase, const char *what)
@@ -89,7 +75,7 @@ static sk_status run(sk_swap *w, sk_sweep *s, int phase, const char *what)
         return sk_fail(SK_ESTOP, "stopped in phase %d; skein swap run=%s goes on", phase, w->dir);
     SK_TRY(st);
     SK_TRY(all_done(s, what));
-    return phase < 3 ? have_models(s, what) : SK_OK;
+    return phase < 3 ? sk_swap_trained(w, s) : sk_swap_validated(w);
 }
 
 /* ---- 1 and 2 */
@@ -129,12 +115,13 @@ static sk_status average(sk_swap *w)
     sk_average_of *v = sk_many(w->arena, sk_average_of, w->workers);
     sk_dtype type;
     w->average = sk_print(w->arena, "%s/average-%d", w->dir, w->workers);
-    if (sk_is_dir(w->average)) return SK_OK;
+    if (sk_is_dir(w->average)) return sk_swap_averaged(w);
     for (int i = 0; i < w->workers; i++)
         v[i] = (sk_average_of){.what = model_of(w, &w->two.jobs.v[i]), .weight = 1};
     fprintf(w->progress, "phase 3: the mean of %d worker%s\n", w->workers, sk_plural(w->workers));
     SK_TRY(sk_average_open(w->arena, v, w->workers));
     SK_TRY(sk_average_type(v, w->workers, &type));
+    SK_TRY(sk_swap_note_average(w));
     return sk_average_save(v, w->workers, type, w->average);
 }
 

@@ -2,7 +2,8 @@
  *
  *     conf_axis.c        the values of a key: lists, ranges
  *     sweep_jobs.c       from axes to jobs: grid or random, each with a directory and a config
- *     sweep_record.c     what a sweep's directory keeps: sweep.json, job.yaml, outcome
+ *     sweep_record.c     what a sweep's directory keeps: sweep.json, job.yaml
+ *     sweep_outcome.c    how a job ended, and whether its files are still those it left
  *     sweep_words.c      words that `sweep` and `swap` read alike
  *     sweep_lock.c       one sweep at a time in a directory
  *     sweep_rehearse.c   what `train` would refuse, before it is started
@@ -15,11 +16,12 @@
  * The directory of a sweep has sweep.json (the words that made it), LOCK, jobs.csv, and for each
  * job a run directory as `skein train` makes it, with three more files: job.yaml (the whole
  * job but its directory, which `train` is started with), console.log (what it printed) and outcome
- * (its exit code, error report and bytes of metrics.jsonl, written by the job as its last act).
+ * (its exit code, error report, and sums of its losses and models, written as its last act).
  *
  * A job is finished if its outcome is 0 or SK_ENUM (it diverged).  Any other is started again,
- * from its newest checkpoint if it has one.  One that was done and has lost its losses is damaged:
- * its last checkpoint has nothing left to train, so it is not started, and its row says so. */
+ * from its newest checkpoint if it has one.  One that was done, and has lost its losses or its
+ * model since, is damaged: its last checkpoint has nothing left to train, so it is not started, and
+ * its row says so. */
 #ifndef SK_CLI_SWEEP_H
 #define SK_CLI_SWEEP_H
 
@@ -57,9 +59,11 @@ typedef struct sk_sweep_job {
     const char *config;  /* the text of job.yaml */
     bool begun, ended;   /* there is a directory; there is an outcome */
     bool running;        /* a process is at work on it, of this sweep or of another */
-    bool damaged;        /* it was done, and metrics.jsonl is shorter than it was then */
+    bool damaged;        /* it was done, and its losses or its model are not what they were then */
     sk_status code;      /* the outcome */
     const char *why;     /* its error report, or "" */
+    /* sk_sweep_model_sum of the models it left and began with, as it ended; 0: not known */
+    uint64_t final_sum, model_sum;
     sk_curve curve;
     double loss, val; /* final; NAN: none */
 } sk_sweep_job;
@@ -109,7 +113,11 @@ sk_status sk_sweep_has_all(sk_sweep *s);
 sk_status sk_sweep_keep(sk_sweep *s, const sk_sweep_job *j);
 /* By the job's process: its streams are console.log, which is locked as long as it lives. */
 void sk_sweep_streams(const char *dir);
-void sk_sweep_outcome(const char *dir, sk_status code, const char *why);
+void sk_sweep_outcome(const sk_sweep_job *j, sk_status code, const char *why);
+/* By sk_sweep_look(): the outcome, the curve, and whether the job's files are as they were. */
+sk_status sk_sweep_read_outcome(sk_sweep *s, sk_sweep_job *j);
+/* Of the checksums.json of a model directory; 0: it has none. */
+uint64_t sk_sweep_model_sum(sk_arena *a, const char *model);
 
 /* ---- running */
 

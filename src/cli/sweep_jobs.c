@@ -212,6 +212,28 @@ static sk_status check_names(sk_sweep *s)
     return SK_OK;
 }
 
+/* Values may be spelled in many ways: jobs whose whole configs are the same are one job. */
+static sk_status no_twins(sk_sweep *s)
+{
+    uint64_t *sum = sk_many(s->arena, uint64_t, s->jobs.n + 1);
+    for (int i = 0; i < s->jobs.n; i++) {
+        const sk_sweep_job *x = &s->jobs.v[i];
+        if (!x->job) continue;
+        sum[i] = sk_hash_text(x->config);
+        for (int k = 0; k < i; k++) {
+            const sk_sweep_job *y = &s->jobs.v[k];
+            if (sum[k] != sum[i] || !y->job || strcmp(x->config, y->config) != 0) continue;
+            int axis = 0;
+            while (!strcmp(x->values[axis], y->values[axis])) axis++;
+            return sk_fail(SK_EUSAGE,
+                           "command line: %s has one value twice, as %.80s and as %.80s: %s and %s "
+                           "would be the same job; leave one out",
+                           s->axes.v[axis].key, y->values[axis], x->values[axis], y->name, x->name);
+        }
+    }
+    return SK_OK;
+}
+
 /* ---- validation */
 
 /* By default a validation is up to 8 batches: with several batch sizes jobs would be compared on
@@ -257,5 +279,5 @@ sk_status sk_sweep_expand(sk_sweep *s)
     if (!any)
         return sk_fail(bad ? bad->code : SK_ECONF, "%s",
                        bad ? bad->why : "sweep: there are no jobs");
-    return SK_OK;
+    return no_twins(s);
 }

@@ -1,12 +1,14 @@
 /* sweep_lock.c - DIR/LOCK: one sweep or swap at a time starts jobs in a directory.
  *
  * The file says who holds the lock: host, process and command.  Jobs inherit the lock by fork, so
- * it is free once all of them have ended, too.  If the holder is alive, a second one is refused at
- * once.  If it was killed, its jobs end within moments, and the next one waits for them. */
+ * it is free once all of them have ended, too.  If the holder is alive, a second one is refused,
+ * after half a second.  If it was killed, its jobs end within moments, and the next one waits for
+ * them. */
 #include "base/clock.h"
 #include "base/file_io.h"
 #include "cli/sweep.h"
 #include "tensor/strict.h"
+#include "train/rundir.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +19,7 @@
 
 enum { TICK_US = 20000, RECORD = 256 };
 #define WAIT_S 5.0 /* ranks of a sweep that was killed are gone long before */
+#define DIES_S 0.5 /* a process that was killed a moment ago still counts as alive */
 
 static void host_name(char host[65])
 {
@@ -93,26 +96,33 @@ static sk_status refuse(const char *dir, const holder *h)
 
 static sk_status wait_for_it(int fd, const char *path, const char *dir, FILE *progress)
 {
-    double until = sk_now() + WAIT_S;
+    double began = sk_now();
     bool told = false;
     while (flock(fd, LOCK_EX | LOCK_NB)) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return sk_fail(SK_EIO, "%s cannot be locked: %s", path, strerror(errno));
         holder h = read_holder(path);
-        if (is_alive(&h) || sk_now() > until) return refuse(dir, &h);
+        bool alive = is_alive(&h);
+        if (sk_now() - began > (alive ? DIES_S : WAIT_S)) return refuse(dir, &h);
+        usleep(TICK_US);
+        if (alive) continue;
         if (!told)
             fprintf(progress, "%s: waiting for jobs of a %s that was killed\n", dir,
                     h.pid ? sk_strict_show(h.command).s : "sweep");
         fflush(progress);
         told = true;
-        usleep(TICK_US);
     }
     return SK_OK;
 }
 
 sk_status sk_sweep_lock(sk_arena *a, const char *command, const char *dir, FILE *progress, int *fd)
 {
-    const char *path = sk_print(a, "%s/LOCK", dir);
+    const char *path = sk_print(a, "%s/LOCK", dir), *run = sk_rundir_around(a, dir);
+    if (run)
+        return sk_fail(SK_ECREATE,
+                       "%s: %s is the directory of a run, and jobs would lie among its files; name "
+                       "another run=DIR",
+                       dir, run);
     SK_TRY(sk_dir_make(dir));
     SK_TRY(sk_file_own(path, 0, fd));
     sk_status st = wait_for_it(*fd, path, dir, progress);

@@ -8,10 +8,8 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const sk_strict limits = {.depth = 3, .objects = 4096, .values = 65536};
@@ -67,6 +65,12 @@ static sk_status read_words(sk_arena *a, const char *command, const char *path, 
     const char *format = json_string_value(json_object_get(root, "format"));
     if (!format || strcmp(format, sk_print(a, "skein-%s", command)) || !json_is_array(list))
         return sk_fail(SK_EDATA, "%s is not the file of a %s", path, command);
+    json_t *version = json_object_get(root, "version");
+    if (!json_is_integer(version) || json_integer_value(version) != 1)
+        return sk_fail(SK_EDATA,
+                       "%s: \"version\" is not 1, the only one that this skein reads: the file is "
+                       "damaged, or a newer skein wrote it",
+                       path);
     *n = (int)json_array_size(list);
     *words = sk_many(a, char *, *n + 1);
     for (int i = 0; i < *n; i++) {
@@ -93,56 +97,6 @@ sk_status sk_sweep_recall(sk_arena *a, const char *command, const char *dir, cha
     sk_status st = read_words(a, command, path, root, words, n);
     json_decref(root);
     return st;
-}
-
-/* ---- outcome: "CODE\nerror report\nbytes of metrics.jsonl" */
-
-static int64_t metrics_bytes(sk_arena *a, const char *dir)
-{
-    struct stat s;
-    return stat(sk_print(a, "%s/metrics.jsonl", dir), &s) ? 0 : (int64_t)s.st_size;
-}
-
-void sk_sweep_outcome(const char *dir, sk_status code, const char *why)
-{
-    sk_arena a = {0};
-    const char *text = sk_print(&a, "%d\n%.*s\n%lld\n", (int)code, (int)strcspn(why, "\n"), why,
-                                (long long)metrics_bytes(&a, dir));
-    /* Without one the job counts as broken and is started again: there is nobody to tell. */
-    if (sk_file_replace(sk_print(&a, "%s/outcome", dir), text, strlen(text))) sk_error_set("");
-    sk_arena_end(&a);
-}
-
-/* The losses of a job that is done are in metrics.jsonl alone. */
-static void note_damage(sk_sweep *s, sk_sweep_job *j, int64_t wrote)
-{
-    int64_t bytes = metrics_bytes(s->arena, j->dir);
-    if (bytes && bytes >= wrote) return;
-    j->damaged = true;
-    j->code = SK_EDATA;
-    j->why = sk_print(s->arena,
-                      "%s/metrics.jsonl has %lld bytes, and %lld were written: losses are lost; "
-                      "bring the file back, or remove %s to train the job again",
-                      j->dir, (long long)bytes, (long long)wrote, j->dir);
-}
-
-static sk_status read_outcome(sk_sweep *s, sk_sweep_job *j)
-{
-    const char *path = sk_print(s->arena, "%s/outcome", j->dir);
-    sk_text t = {0};
-    char *end = NULL;
-    if (!sk_is_there(path)) return SK_OK;
-    SK_TRY(sk_file_read(s->arena, path, &t));
-    long code = strtol(t.s, &end, 10);
-    if (end == t.s || *end != '\n' || code < 0 || code > 255)
-        return sk_fail(SK_EDATA, "%s is not the outcome of a job; remove it", path);
-    j->ended = true;
-    j->code = (sk_status)code;
-    end++;
-    j->why = sk_print(s->arena, "%.*s", (int)strcspn(end, "\n"), end);
-    end += strcspn(end, "\n");
-    if (!code) note_damage(s, j, strtoll(end, NULL, 10));
-    return SK_OK;
 }
 
 /* ---- console.log */
@@ -180,9 +134,8 @@ sk_status sk_sweep_look(sk_sweep *s, sk_sweep_job *j)
     j->why = "";
     j->begun = sk_is_dir(j->dir);
     if (!j->begun) return SK_OK;
-    SK_TRY(read_outcome(s, j));
+    SK_TRY(sk_sweep_read_outcome(s, j));
     j->running = !j->ended && is_running(s, j);
-    SK_TRY(sk_curve_read(s->arena, sk_print(s->arena, "%s/metrics.jsonl", j->dir), &j->curve));
     if (j->damaged) return SK_OK; /* losses of another step than the last */
     j->loss = sk_curve_loss(&j->curve);
     j->val = sk_curve_val(&j->curve);
@@ -206,11 +159,25 @@ static const char *first_change(sk_arena *a, const char *was, const char *is)
     return *was || *is ? "its keys are others" : "";
 }
 
+static sk_status damaged_job(const sk_sweep_job *j, const char *path, const char *why)
+{
+    return sk_fail(SK_EDATA,
+                   "%s%s: it is damaged; bring it back, or remove %s to train the job again", path,
+                   why, j->dir);
+}
+
 /* Loaded and printed again, so that a key that is newer than the file has its default there. */
 static sk_status same_job(sk_sweep *s, const sk_sweep_job *j, char *path)
 {
     sk_job *was = sk_new(s->arena, sk_job);
-    SK_TRY(sk_conf_load(s->arena, 1, &path, was, NULL));
+    sk_text text;
+    SK_TRY(sk_file_read(s->arena, path, &text));
+    if (strlen(text.s) != text.n || !strchr(text.s, ':'))
+        return damaged_job(j, path, ": it has no keys");
+    sk_status st = sk_conf_load(s->arena, 1, &path, was, NULL);
+    const char *why = st ? sk_strdup(s->arena, sk_error_line()) : "";
+    if (!strncmp(why, path, strlen(path))) return damaged_job(j, path, why + strlen(path));
+    SK_TRY(st);
     const char *change = first_change(s->arena, sk_conf_print(s->arena, was), j->config);
     if (!*change) return SK_OK;
     return sk_fail(SK_ECREATE,

@@ -91,7 +91,7 @@ static _Noreturn void be_job(runner *r, const sk_sweep_job *j, int slot_number, 
     int code = sk_command(resume ? 4 : 3, words);
     if (code) fprintf(stderr, "skein: %s\n", code == SK_EBUG ? sk_error() : sk_error_line());
     fflush(NULL);
-    sk_sweep_outcome(j->dir, (sk_status)code, code ? sk_error_line() : "");
+    sk_sweep_outcome(j, (sk_status)code, code ? sk_error_line() : "");
     _exit(code);
 }
 

@@ -224,6 +224,8 @@ static sk_status save(saver *s, const char *dir, const sk_hf_places *all)
     sk_status status =
         mkdirat(parent, tmp, 0777) ? no_place(dir, errno) : save_into(s, parent, tmp, name, all);
     close(parent);
+    if (status == SK_EIO) /* of a file, by its name alone: a full disk, most of all */
+        return sk_fail(SK_EIO, "%s was not saved: %s", dir, sk_strdup(s->arena, sk_error_line()));
     return status ? sk_trail(status, SK_HERE) : SK_OK;
 }
 

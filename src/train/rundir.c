@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <libgen.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -281,6 +282,31 @@ void sk_rundir_remove(const char *dir)
     for (struct dirent *e; (e = readdir(d));) unlinkat(dirfd(d), e->d_name, 0);
     closedir(d);
     rmdir(dir);
+}
+
+static bool is_run(sk_arena *a, const char *dir)
+{
+    const char *config = sk_print(a, "%s/config.yaml", dir);
+    sk_text text;
+    if (!sk_is_there(sk_print(a, "%s/metrics.jsonl", dir)) || !sk_is_file(config)) return false;
+    if (!sk_file_read(a, config, &text)) return sk_rundir_wrote(text.s);
+    sk_error_set("");
+    return false;
+}
+
+const char *sk_rundir_around(sk_arena *a, const char *path)
+{
+    char *at = sk_strdup(a, path), *slash, real_path[PATH_MAX];
+    while (!realpath(at, real_path)) { /* what is not there lies in what is */
+        slash = strrchr(at, '/');
+        if (slash == at || !strcmp(at, ".")) return NULL;
+        if (slash) *slash = 0;
+        else at = sk_strdup(a, ".");
+    }
+    at = sk_strdup(a, real_path);
+    for (; (slash = strrchr(at, '/')); *slash = 0)
+        if (*at && is_run(a, at)) return at;
+    return NULL;
 }
 
 const char *sk_rundir_model(sk_arena *a, const char *what)

@@ -42,6 +42,8 @@ const char *sk_rundir_tokenizer(sk_arena *a, const char *checkpoint);
 sk_status sk_rundir_keep_tokenizer(sk_arena *a, const sk_job *job, const sk_training *t,
                                    const sk_tokenizer *tokenizer);
 
+/* The run that `path` is or lies in, by its real path; NULL: none.  `path` need not be there. */
+const char *sk_rundir_around(sk_arena *a, const char *path);
 /* A directory with config.json below or at `what`: itself, final/ of a run, or NULL. */
 const char *sk_rundir_model(sk_arena *a, const char *what);
 /* A checkpoint at or below `what`: itself, or the newest good one of a run.  *passed: why the

@@ -25,11 +25,13 @@ cmp ab/tokenizer.json a/final/tokenizer.json || fail "another tokenizer"
 does average aaa a/final a a/ckpt/step-0000000006 --weights 1,2,1
 cmp aaa/model.safetensors a/final/model.safetensors || fail "the mean of copies is another model"
 does average only a/final b/final --weights 0,3
+grep -q '^saved only/, a copy in f32 of the one model with a weight above 0; nothing is averaged:$' said || fail "one weight: $(cat said)"
 cmp only/model.safetensors b/final/model.safetensors || fail "a weight of 0 counts"
 
 # ---- averages of weights: taken as final/ has them, or not, and told
 does train "${job[@]}" optim.ema=0.9 run=e
 does average mean-e e
+grep -q '^saved mean-e/, a copy of one model in f32; nothing is averaged:$' said || fail "one model: $(cat said)"
 grep -q '^  1      e/ckpt/step-0000000006  the averages of its weights$' said || fail "which weights: $(cat said)"
 cmp mean-e/model.safetensors e/final/model.safetensors || fail "the averages are not those of final/"
 does average mean-w e --training-weights
@@ -63,7 +65,10 @@ for name in a:
 END
 fi
 for k in 2 4 6; do does export a/ckpt/step-000000000$k e$k; done
+does average last1 a --last 1
+grep -q 'a copy of one model in f32; nothing is averaged:$' said || fail "--last 1: $(cat said)"
 does average last a --last 3
+grep -q '^saved last/, the mean of 3 models in f32:$' said || fail "--last 3: $(cat said)"
 does average last2 e2 e4 e6
 cmp last/model.safetensors last2/model.safetensors || fail "--last 3 is not the mean of the last three"
 ! cmp -s last/model.safetensors a/final/model.safetensors || fail "--last 3 is the last one"
@@ -139,6 +144,14 @@ refused 73 "one directory" ab b ab
 refused 73 "in the directory of a run" a/final b
 refused 73 "cannot make the folder /proc/no" /proc/no a b
 refused 73 "in the directory of a run" a/ckpt/new a b
+refused 73 "in the directory of a run" a/ckpt/deep/er/new a b
+ln -s a/ckpt link
+refused 73 "in the directory of a run" link/new a b
+rm link
+# a full disk names the directory: here files of at most 64 KiB
+(trap '' XFSZ; ulimit -f 64; "$skein" average full/no a b >said 2>&1) && fail "a full disk: saved"
+grep -q '^skein: full/no was not saved: model.safetensors: no space for [0-9]* bytes' said || fail "a full disk: $(cat said)"
+[ -z "$(ls full)" ] || fail "a full disk: left $(ls full)"
 mkdir mine
 echo keep >mine/notes
 refused 73 "mine" mine a b

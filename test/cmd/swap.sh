@@ -60,11 +60,13 @@ said '^large link/large/job/final 16 5 '
 # ---- a training without its model; a start that is not that of the other workers
 mv w/small/seed=3/final kept
 rm -r w/average-4
-refused 65 "w/small/seed=3, is done, but its model, final/config.json, is not there" run=w --workers 4
+refused 65 "w/small/seed=3, is damaged: w/small/seed=3/final/config.json is not there: the model of the job is lost" run=w --workers 4
 mv kept w/small/seed=3/final
 mv w/large/job/final kept
-refused 65 "w/large/job, is done, but its model, final/config.json, is not there" run=w --workers 4
+refused 65 "w/large/job, is damaged: w/large/job/final/config.json is not there" run=w --workers 4
 cp -r two2/final w/large/job/final
+refused 65 "w/large/job, is damaged: w/large/job/final/ is not the model that the job left" run=w --workers 4
+sed -i '/^final /d' w/large/job/outcome # as an outcome without its model was
 refused 65 "w/large/job/final is not the model that workers began with" run=w --workers 4
 rm -r w/large/job/final
 mv kept w/large/job/final
@@ -74,6 +76,57 @@ rm -r further/small/seed=5 further/average-4
 "$skein" train run=further/large/job --resume train.steps=7 >/dev/null
 refused 65 "further/large/job is at step 7, and workers began with step 5" run=further --workers 4
 [ ! -e further/small/seed=5 ] || fail "a worker began with another model"
+
+# ---- a model that is damaged, or was replaced: not shown beside the losses of another
+change() { printf '\001\002\003' | dd of="$1" bs=1 seek=5000 conv=notrunc status=none; }
+for model in w/average-4 w/small/seed=3/final w/large/job/final; do
+    cp $model/model.safetensors kept
+    change $model/model.safetensors
+    refused 65 "swap: $model/model.safetensors is damaged, or was changed, in bytes" run=w --workers 4
+    mv kept $model/model.safetensors
+done
+swap run=w --workers 4
+mv w/small/seed=3/final kept
+cp -r two2/final w/small/seed=3/final
+refused 65 "w/small/seed=3/final/ is not the model that the job left; bring that model back, or remove w/small/seed=3 to train" run=w --workers 4
+rm -r w/average-4
+refused 65 "w/small/seed=3/final/ is not the model that the job left" run=w --workers 4
+[ ! -e w/average-4 ] || fail "a model that was replaced is averaged"
+# a worker that was trained anew or further: the average and the rows are those of the one before
+cp w/small/seed=3/outcome outcome
+sed -i '/^final /d' w/small/seed=3/outcome
+refused 65 "w/small/seed=3/final is not the model that was validated in w/val/model=seed=3" run=w --workers 4
+refused 65 "w/average-3 is not the mean of the workers of now: w/average-3.models lists other models" run=w --workers 3
+rm -r w/small/seed=3/final w/average-4
+mv kept w/small/seed=3/final
+mv outcome w/small/seed=3/outcome
+swap run=w --workers 4
+cp -r two2/final other
+mv w/average-4 kept
+mv other w/average-4
+refused 65 "w/average-4 is not the model that was validated in w/val/model=average-4" run=w --workers 4
+rm -r w/average-4
+mv kept w/average-4
+cp -r w/small/seed=5 kept
+"$skein" train run=w/small/seed=5 --resume train.steps=6 >/dev/null
+refused 65 "w/small/seed=5/final is not the model that the worker left" run=w --workers 4
+rm -r w/small/seed=5
+mv kept w/small/seed=5
+swap run=w --workers 4
+
+# ---- damaged records
+cp w/small/start kept
+for start in "" garbage "5" "$(printf '5\nsums')" "$(head -c 200 kept)"; do
+    printf '%s' "$start" >w/small/start
+    refused 65 "w/small/start is damaged: which model workers began with is not known" run=w --workers 4
+done
+mv kept w/small/start
+sed 's/"version": 1/"version": 2/' w/swap.json >kept
+cp w/swap.json json
+mv kept w/swap.json
+refused 65 'w/swap.json: "version" is not 1' run=w
+mv json w/swap.json
+swap run=w --workers 4
 
 # ---- other keys are refused and change nothing
 refused 73 '"steps: 4" is "steps: 5" now' "${job[@]}" run=w --large "$large" --small "$small train.steps=5" --workers 3
@@ -124,19 +177,18 @@ done
 
 # ---- asked to stop: code 75, and run=DIR goes on
 rm -rf killed
-"$skein" swap "${long[@]}" run=killed >said 2>&1 &
+"$skein" swap "${long[@]}" run=killed >first 2>&1 &
 pid=$!
 until [ -e killed/small/seed=2/ckpt/step-0000000050 ]; do sleep 0.02; done
 kill -STOP $pid # it does not end meanwhile
-cp said first
 began=$(date +%s%N)
 refused 73 "another swap runs jobs there, process $pid on $(uname -n)" run=killed
 [ $((($(date +%s%N) - began) / 1000000)) -lt 4500 ] || fail "it waited for the other swap"
 kill -TERM $pid
 kill -CONT $pid
-cp first said
 rc=0
 wait $pid || rc=$?
+cp first said
 [ "$rc" = 75 ] || [ "$rc" = 0 ] || { cat said; fail "stopped: exit code $rc"; }
 [ "$rc" = 0 ] || said 'stopped in phase 2; skein swap run=killed goes on'
 swap run=killed --jobs 2
@@ -163,6 +215,8 @@ refused 64 "--small is missing" "${job[@]}" run=no --large "$large"
 refused 64 "--large is missing" "${job[@]}" run=no --small "$small"
 refused 64 "seed" "${job[@]}" run=no --large "$large" --small "$small train.seed=3"
 refused 64 "model is no key of --small" "${job[@]}" run=no --large "$large" --small "$small model=tiny"
+refused 64 "model.hidden_size is no key of --small: phase 2 goes on from the model of phase 1" "${job[@]}" run=no --large "$large" --small "$small model.hidden_size=48"
+refused 64 "model.hidden_size is no key of --large" "${job[@]}" run=no --large "$large model.hidden_size=48" --small "$small"
 refused 64 "run is no key of --large" "${job[@]}" run=no --large "$large run=x" --small "$small"
 refused 64 "not closed" "${job[@]}" run=no --large "$large layout='dp=2" --small "$small"
 refused 64 "key=value" "${job[@]}" run=no --large "$large word" --small "$small"
@@ -176,8 +230,12 @@ refused 64 "there is no empty/swap.json" run=empty
 mkdir -p odd
 echo '{"format": "skein-sweep", "words": []}' >odd/swap.json
 refused 65 "odd/swap.json is not the file of a swap" run=odd
+echo '{"format": "skein-swap", "words": []}' >odd/swap.json
+refused 65 'odd/swap.json: "version" is not 1' run=odd
 echo '{' >odd/swap.json
 refused 65 "odd/swap.json" run=odd
+refused 73 "one/in: $PWD/one is the directory of a run, and jobs would lie among its files" "${job[@]}" run=one/in --large "$large" --small "$small"
+[ ! -e one/in ] || fail "a refused swap made a directory in a run"
 refused 64 "is no key=value" "${job[@]}" run=no --large "$large" --small "$small" word
 [ ! -e no ] || fail "a refused swap made a directory"
 echo "swap: $checks checks"

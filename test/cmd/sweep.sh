@@ -97,9 +97,63 @@ refused 65 'remove cut/lr=1e-3 to train the job again' run=cut
 sweep run=cut --table
 said '^1e-3 .* damaged cut/lr=1e-3/metrics.jsonl has [1-9]'
 said '^2e-3 .* done *$'
+# as many bytes as before: garbage, one digit, no line that ends
+for edit in 's/./x/g' 's/"loss":[0-9]/"loss":9/' 's/}$/x/'; do
+    sed "$edit" kept >cut/lr=1e-3/metrics.jsonl
+    refused 65 'cut/lr=1e-3/metrics.jsonl is damaged, or was changed: the sum of its first' run=cut
+    said '^1e-3 .* damaged cut/lr=1e-3/metrics.jsonl is damaged'
+done
+cp cut/lr=1e-3/outcome outcome
+printf '0\n\n%d\n' "$(wc -c <kept)" >cut/lr=1e-3/outcome # bytes without their sum
+sed 's/./x/g' kept >cut/lr=1e-3/metrics.jsonl
+refused 65 'cut/lr=1e-3/metrics.jsonl is damaged: it has no losses' run=cut
+cp kept cut/lr=1e-3/metrics.jsonl
+sweep run=cut
+for text in "" 0 $'0\n' $'0\n\n' $'0\n\nx\n' $'0\n\n12 x\n' "$(head -n 2 outcome)" "$(head -c -3 outcome)" "$(cat outcome outcome)"; do
+    printf '%s' "$text" >cut/lr=1e-3/outcome
+    refused 65 'cut/lr=1e-3/outcome is not the outcome of a job; remove it' run=cut
+done
+cp outcome cut/lr=1e-3/outcome
+# ---- the model of a job that is done: lost, or another one
+mv cut/lr=1e-3/final kept-model
+refused 65 'cut/lr=1e-3/final/config.json is not there: the model of the job is lost; bring final/ back, or remove cut/lr=1e-3' run=cut
+said '^1e-3 .* damaged cut/lr=1e-3/final'
+cp -r cut/lr=2e-3/final cut/lr=1e-3/final
+refused 65 'cut/lr=1e-3/final/ is not the model that the job left' run=cut
+rm -r cut/lr=1e-3/final
+mv kept-model cut/lr=1e-3/final
+sweep run=cut
+# ---- job.yaml, sweep.json
+cp cut/lr=1e-3/job.yaml kept.yaml
+for text in '' 'a: [b' 'word' 'optim: 3'; do
+    printf '%s' "$text" >cut/lr=1e-3/job.yaml
+    refused 65 'cut/lr=1e-3/job.yaml:' run=cut
+    grep -q 'it is damaged; bring it back, or remove cut/lr=1e-3 to train' said || fail "no remedy: $(cat said)"
+done
+mv kept.yaml cut/lr=1e-3/job.yaml
+cp cut/sweep.json kept.json
+for version in 2 '"1"' 1.5 null; do
+    sed "s/\"version\": 1/\"version\": $version/" kept.json >cut/sweep.json
+    refused 65 'cut/sweep.json: "version" is not 1, the only one that this skein reads' run=cut
+done
+mv kept.json cut/sweep.json
+sweep run=cut
+# trained further by hand: its row is that of the longer run
+"$skein" train run=cut/lr=1e-3 --resume train.steps=8 >/dev/null
+sweep run=cut
+said '^1e-3 [0-9.]+ [0-9.]+ 8 .* done *$'
 rm -r cut/lr=1e-3
 sweep run=cut
 said '^1e-3 [0-9.]+ .* done *$'
+sweep "${job[@]}" optim.lr=1e-3,2e-3 train.steps=0 model=cut/lr=1e-3/final run=looked # leaves no model
+sweep run=looked
+said '^\[2/2\] finished before'
+
+# ---- not among the files of a run
+for dir in alone alone/in alone/ckpt/a/b ./grid/lr=1e-2,seed=1/deep; do
+    refused 73 'is the directory of a run, and jobs would lie among its files; name another run=DIR' "${job[@]}" optim.lr=1e-3,2e-3 run=$dir
+done
+[[ ! -e alone/in && ! -e alone/LOCK && ! -e alone/ckpt/a ]] || fail "a refused sweep made files in a run"
 
 # ---- commas within a value: brackets, or refused; nothing is guessed
 refused 64 'write "optim.groups=[matrix: muon, rest: adamw]" for one value' "${job[@]}" optim.groups="matrix: muon, rest: adamw" optim.lr=1e-3,2e-3 run=commas
@@ -178,6 +232,9 @@ refused 64 'LOW:HIGH:N' "${job[@]}" optim.lr=log:1:3:x run=x
 refused 64 'among other values' "${job[@]}" optim.lr=1,log:1e-2:1e-1 run=x
 refused 64 'FIRST..LAST' "${job[@]}" train.seed=3..1 run=x
 refused 64 'the value 4 twice' "${job[@]}" train.batch=4,4 run=x
+refused 64 'optim.lr has one value twice, as 1e-3 and as 0.001: lr=1e-3 and lr=0.001 would be the same job; leave one out' "${job[@]}" optim.lr=1e-3,0.001 run=x
+refused 64 'train.seed has one value twice, as 1 and as 01' "${job[@]}" train.batch=4,8 train.seed=1,01 run=x
+refused 64 'comm.bucket has one value twice, as 1MiB and as 1048576' "${job[@]}" comm.bucket=1MiB,1048576 run=x
 refused 64 'is empty' "${job[@]}" train.batch=4,,8 run=x
 refused 64 'resumes its jobs by itself' "${job[@]}" train.batch=4,8 resume=auto run=x
 echo 'resume: auto' >resume.yaml
