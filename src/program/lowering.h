@@ -421,11 +421,16 @@ typedef struct sk_coded { /* what is encoded, all rows of the sum, this rank's r
     const sk_codec *codec;
     int axis, from, whole, part;
     int error; /* of encoding the sum of these rows, which is added to q->error; or -1 */
+    int hop;   /* axes over which `from` was summed before */
 } sk_coded;
 void sk_join_coded(sk_lowering *e, int *call, const sk_coded *x);
 /* The sum that every rank along the axis needs: part and error are filled in. */
 sk_coded sk_coded_whole(sk_lowering *e, sk_coded x);
 void sk_sum_coded(sk_lowering *e, const sk_coded *v, int n);
+/* Is it summed over this axis of the batch encoded too, behind the one of sk_lower_code_axis()? The
+ * sums of such gradients; sharded ones were summed over the shard axis before. */
+bool sk_coded_hop(const sk_lowering *e, const sk_param_plan *q, int axis);
+void sk_sum_hops(sk_lowering *e, const sk_grad_at *v, int n);
 
 /* sent_state.c: what the optimizer has ranks send in place of gradients.  The axis, into a copy of
  * the layout; may it be; the error feedback of a parameter; the steps in which a pass runs; the sum
