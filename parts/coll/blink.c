@@ -42,7 +42,7 @@ typedef struct forest {
 /* What is left of the link from a member to one that would be its child. */
 static double left(const sk_coll_ask *a, const forest *f, int parent, int child)
 {
-    double down = a->rate[parent * a->n + child], up = a->rate[child * a->n + parent];
+    double down = sk_coll_rate(a, parent, child), up = sk_coll_rate(a, child, parent);
     double r = a->kind == SK_BROADCAST ? down : a->kind == SK_REDUCE ? up : up < down ? up : down;
     for (int t = 0; t < f->n_trees; t++) {
         const tree *o = &f->tree[t];

@@ -122,7 +122,7 @@ static sk_status choose(const skein_comm *c, asked *q)
     sk_coll_ask ask;
     int pin = 0, hosts = sk_hosts_count(c->ranks, w->n, w->host_of);
     SK_TRY(sk_pin_find("skein_call.algorithm", k->algorithm ? k->algorithm : "", &pin));
-    sk_coll_ask_for(kind, c->ranks, w->n, c->rank, k->root, w->host_of, &ask);
+    sk_coll_ask_for(kind, c->ranks, w->n, c->rank, k->root, w->host_of, NULL, &ask);
     SK_TRY(sk_choose_call(&sk_costs_preset, pin, &ask, hosts, (sk_reduce)k->reduction,
                           k->n * (int64_t)sk_dtype_size((sk_dtype)k->type), &q->algorithm));
     const sk_coll *a = q->algorithm < 0 ? NULL : sk_coll_parts[q->algorithm];

@@ -46,7 +46,8 @@ typedef struct row {
 static bool may_choose(const sk_coll_spec *s)
 {
     return s->algorithm == SK_BUILTIN ||
-           sk_chosen_by_itself(sk_coll_parts[s->algorithm], s->kind, SK_SUM);
+           sk_chosen_by_itself(sk_coll_parts[s->algorithm], &(sk_coll_ask){.kind = s->kind},
+                               SK_SUM);
 }
 
 static row look(sk_arena *a, const sk_choice_times *t, int first)
@@ -56,7 +57,7 @@ static row look(sk_arena *a, const sk_choice_times *t, int first)
     sk_coll_ask ask;
     int *ranks = sk_many(a, int, s->n_ranks);
     for (int i = 0; i < s->n_ranks; i++) ranks[i] = i;
-    sk_coll_ask_for(s->kind, ranks, s->n_ranks, 0, 0, t->host_of, &ask);
+    sk_coll_ask_for(s->kind, ranks, s->n_ranks, 0, 0, t->host_of, NULL, &ask);
     r.hosts = sk_hosts_count(ranks, s->n_ranks, t->host_of);
     int chosen = sk_choose(t->costs, &ask, r.hosts, SK_SUM, s->bytes, &r.predicted);
     for (int i = first; i < t->n; i++) {

@@ -179,6 +179,11 @@ const sk_conf_key sk_conf_table[] = {
     KEY("comm.bucket", BYTES, bucket,
         DEFAULT("8MiB", "gradients are reduced together in buckets of about so many bytes"),
         FROM(1, 1e15)),
+    KEY("comm.links", TEXT, links,
+        DEFAULT("",
+                "file of links between ranks that differ, lines FROM TO BYTES_PER_SECOND; empty: "
+                "all alike"),
+        .off = ""),
     KEY("comm.timeout", SECONDS, timeout,
         DEFAULT("0", "longest wait for another rank; 0: from the predicted time of a step"),
         FROM(0, 1e9), .off = "0"),

@@ -79,8 +79,17 @@ typedef struct sk_coll_ask { /* what a list is asked for */
     int parts;              /* pieces of a pipeline; 0: the algorithm's usual number */
     int axes[SK_COLL_AXES]; /* n as a product, slowest first: hosts, ranks of a host */
     int n_axes;             /* for algorithms that go by axes; 0: they find their own */
-    const double *rate;     /* [n * n] bytes per second from i to j, 0: no link; NULL: all alike */
+    const double *rate;     /* bytes per second from i to j, 0: no link; NULL: all alike */
+    const int *ranks;       /* of the members: rate has `all` rows of `all`; NULL: n rows of n */
+    int all;
+    bool any_order; /* lists that sum in an order of their own may be chosen by themselves */
 } sk_coll_ask;
+
+static inline double sk_coll_rate(const sk_coll_ask *a, int from, int to)
+{
+    return a->ranks ? a->rate[(int64_t)a->ranks[from] * a->all + a->ranks[to]]
+                    : a->rate[from * a->n + to];
+}
 
 typedef struct sk_steps { /* the list of one member */
     sk_arena *arena;

@@ -1,5 +1,6 @@
 /* choose.c - prices of algorithms, and the cheapest of them. */
 #include "coll/choose.h"
+#include "coll/link_price.h"
 #include "base/proc.h"
 #include "base/strings.h"
 
@@ -147,8 +148,10 @@ double sk_call_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, i
         return hosts > 1 ? INFINITY : sk_shm_price(c, ask->kind, ask->n, bytes);
     const sk_coll *a = sk_coll_parts[algorithm];
     if (!a->price || !a->build) return INFINITY;
+    int here = members_here(ask, hosts);
+    if (ask->rate) return sk_link_price(c, a, ask, here, bytes);
     sk_coll_cost k = a->price(ask);
-    int here = members_here(ask, hosts), first = sk_kind_rooted(ask->kind) ? ask->root : 0;
+    int first = sk_kind_rooted(ask->kind) ? ask->root : 0;
     /* where hosts are no aligned blocks, others leave theirs more often than the first */
     int who[] = {first, here - 1, ask->n - 1}, n = hosts > 1 && here > 1 ? 3 : 1;
     double dearest = 0;
@@ -167,9 +170,10 @@ static bool able(const sk_coll *a, const sk_coll_ask *ask, sk_reduce reduce)
     return sk_coll_can(a, ask);
 }
 
-bool sk_chosen_by_itself(const sk_coll *a, sk_coll_kind kind, sk_reduce reduce)
+bool sk_chosen_by_itself(const sk_coll *a, const sk_coll_ask *ask, sk_reduce reduce)
 {
-    bool order = a->order == SK_ORDER_TREE || !sk_kind_sums(kind) || reduce == SK_ADASUM;
+    bool order = a->order == SK_ORDER_TREE || !sk_kind_sums(ask->kind) || reduce == SK_ADASUM ||
+                 ask->any_order;
     return order && a->price && a->build && !a->native && !a->packs;
 }
 
@@ -184,7 +188,7 @@ int sk_choose(const sk_costs *c, const sk_coll_ask *ask, int hosts, sk_reduce re
     }
     for (int i = 0; sk_coll_parts[i]; i++) {
         const sk_coll *a = sk_coll_parts[i];
-        if (!sk_chosen_by_itself(a, ask->kind, reduce) || !able(a, ask, reduce)) continue;
+        if (!sk_chosen_by_itself(a, ask, reduce) || !able(a, ask, reduce)) continue;
         double price = sk_call_price(c, i, ask, hosts, bytes);
         if (price >= least) continue;
         least = price;

@@ -23,6 +23,9 @@
  * get in each other's way (incast of TCP, Phanishayee et al. 2008): beta between hosts counts
  * 1 + incast log2 m times, m the mean over the rounds of a list.
  *
+ * Where the links of a topology file are known (coll/links.h), a round costs what its slowest link
+ * does (coll/link_price.c), and any order of sums may be chosen unless it is to be canonical.
+ *
  * In the heaps, n members on c cores:
  *
  *     latency(n) + S sum max(1, n / c)                     n S up to `cache`
@@ -93,7 +96,7 @@ double sk_call_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, i
 
 /* May it be taken without being asked for?  It must keep the order of sums and say what it costs;
  * one that packs is for what is known to be sparse. */
-bool sk_chosen_by_itself(const sk_coll *a, sk_coll_kind kind, sk_reduce reduce);
+bool sk_chosen_by_itself(const sk_coll *a, const sk_coll_ask *ask, sk_reduce reduce);
 /* An index in sk_coll_parts, SK_BUILTIN or SK_NO_CHOICE.  seconds may be NULL. */
 int sk_choose(const sk_costs *c, const sk_coll_ask *ask, int hosts, sk_reduce reduce, int64_t bytes,
               double *seconds);

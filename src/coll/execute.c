@@ -172,7 +172,8 @@ static sk_status check(const sk_comm *c, const sk_coll *a, const sk_coll_call *c
 static bool same_ask(const sk_coll_ask *a, const sk_coll_ask *b)
 {
     return a->kind == b->kind && a->n == b->n && a->me == b->me && a->root == b->root &&
-           a->n_axes == b->n_axes && !memcmp(a->axes, b->axes, sizeof a->axes);
+           a->n_axes == b->n_axes && !memcmp(a->axes, b->axes, sizeof a->axes) &&
+           a->rate == b->rate && (!a->rate || a->ranks == b->ranks);
 }
 
 static const sk_compiled_schedule *schedule_for(sk_comm *c, const sk_coll *a,
@@ -255,7 +256,7 @@ sk_status sk_execute_begin(sk_comm *c, sk_group_state *m, const sk_call_state *s
     const sk_coll *a = sk_coll_parts[call->algorithm];
     sk_coll_ask ask;
     sk_coll_ask_for(call->kind, m->group.ranks, m->group.n, m->group.me, call->root, c->host_of,
-                    &ask);
+                    c->links, &ask);
     SK_TRY(check(c, a, call, &ask));
     sk_execution *e = execution_for(c, schedule_for(c, a, &ask));
     sk_assert(e->schedule->steps.ask.me == m->group.me && number == m->posted);

@@ -18,6 +18,7 @@
 #define SK_COLL_EXECUTE_H
 
 #include "coll/algorithm.h"
+#include "coll/links.h"
 
 /* Bytes of scratch in the heap that a call needs on this member (call->workspace_bytes at least):
  * the cells of SK_TMP, room for what a wire receives before it is added, packed copies of segments
@@ -28,8 +29,9 @@ int64_t sk_coll_workspace(const sk_coll *c, const sk_coll_ask *a, sk_dtype type,
 
 /* What the list of member `me` of these ranks is asked for.  When they sit on several hosts, as
  * many on each and those of a host in a row, the axes are hosts and ranks of a host.  root is
- * ignored by kinds that have none; host_of NULL: one host. */
+ * ignored by kinds that have none; host_of NULL: one host; links NULL: those of a
+ * kind are alike. */
 void sk_coll_ask_for(sk_coll_kind kind, const int *ranks, int n, int me, int root,
-                     const int *host_of, sk_coll_ask *out);
+                     const int *host_of, const sk_links *links, sk_coll_ask *out);
 
 #endif

@@ -53,9 +53,10 @@ static int even_hosts(const int *ranks, int n, const int *host_of)
 }
 
 void sk_coll_ask_for(sk_coll_kind kind, const int *ranks, int n, int me, int root,
-                     const int *host_of, sk_coll_ask *out)
+                     const int *host_of, const sk_links *links, sk_coll_ask *out)
 {
     *out = (sk_coll_ask){.kind = kind, .n = n, .me = me, .root = sk_kind_rooted(kind) ? root : 0};
+    if (links) out->rate = links->rate, out->ranks = ranks, out->all = links->n;
     int each = host_of && n > 1 ? even_hosts(ranks, n, host_of) : 0;
     if (!each) return;
     out->n_axes = 2;

@@ -71,6 +71,7 @@ sk_status sk_comm_open(sk_heaps *h, const sk_comm_opts *o, sk_comm **out)
     c->team = o->team;
     c->wire = o->wire;
     c->host_of = o->host_of;
+    c->links = o->links;
     c->where = o->where;
     c->where_ctx = o->where_ctx;
     sk_status st = sk_p2p_open(c);

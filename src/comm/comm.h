@@ -102,9 +102,11 @@ typedef struct sk_comm_opts {
     int rank;
     const sk_group *groups; /* numbered alike on all ranks that share them */
     int n_groups;
-    double timeout_s;        /* longest any wait may take; 0: no limit */
-    sk_wire *wire;           /* to ranks whose heaps are not here; NULL: all are */
-    const int *host_of;      /* rank -> host; NULL: one host */
+    double timeout_s;   /* longest any wait may take; 0: no limit */
+    sk_wire *wire;      /* to ranks whose heaps are not here; NULL: all are */
+    const int *host_of; /* rank -> host; NULL: one host */
+    const struct sk_links
+        *links;              /* between ranks (coll/links.h); NULL: those of a kind are alike */
     struct sk_threads *team; /* threads of this rank that may help with large calls; NULL: none */
     /* The text of an instruction of a rank, for error reports only; NULL, or returns NULL: the
      * number. */

@@ -31,6 +31,7 @@ struct sk_comm {
     bool crowded;              /* more ranks than cores: do not spin */
     double timeout_s;
     sk_wire *wire;                                     /* NULL: all ranks are here */
+    const struct sk_links *links;                      /* NULL: those of a kind are alike */
     const int *host_of;                                /* NULL: one host */
     const char *(*where)(void *ctx, int rank, int pc); /* NULL: instructions have no text */
     void *where_ctx;

@@ -86,7 +86,7 @@ static int64_t most_workspace(const sk_coll_spec *s, const sk_seg *seg, const in
     for (int root = 0; root < roots(s); root++)
         for (int me = 0; me < s->n_ranks; me++) {
             sk_coll_ask ask;
-            sk_coll_ask_for(s->kind, ranks, s->n_ranks, me, root, host_of, &ask);
+            sk_coll_ask_for(s->kind, ranks, s->n_ranks, me, root, host_of, NULL, &ask);
             int64_t bytes = sk_coll_workspace(sk_coll_parts[s->algorithm], &ask, s->type, seg, 1);
             if (bytes > most) most = bytes;
         }

@@ -18,7 +18,10 @@ typedef struct sk_sim_group { /* a group, or all groups whose members are of the
     int group, members;       /* members: simulated ranks */
     int64_t places;           /* real ranks in all of these groups */
     sk_reach reach;
-    double free; /* when the newest complete call was over */
+    const sk_links *links; /* of these members; NULL: those of a kind are alike */
+    const int *ranks;      /* members; NULL without links */
+    bool canonical;        /* order of sums */
+    double free;           /* when the newest complete call was over */
     int64_t wire;
     struct {
         sk_sim_call *v;

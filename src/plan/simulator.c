@@ -32,6 +32,17 @@ static int members(const sk_sim *k, const sk_sim_rank *w, int group, int *ranks)
     return n;
 }
 
+static void set_links(const sk_sim *k, const sk_program *p, const int *ranks, int n,
+                      sk_sim_group *out)
+{
+    if (!p->links) return;
+    int *own = sk_many(k->arena, int, n);
+    memcpy(own, ranks, sizeof *own * (size_t)n);
+    out->links = p->links;
+    out->ranks = own;
+    out->canonical = k->l->canonical;
+}
+
 /* A group is found by its number and its first simulated rank.  That is unambiguous: no class of
  * ranks is in two kinds of groups along one axis (rank_classes.h). */
 static void join(sk_sim *k, int at_rank, int group, int *first, int *ranks, int *seen)
@@ -51,6 +62,7 @@ static void join(sk_sim *k, int at_rank, int group, int *first, int *ranks, int 
         *slot = ++k->n_groups;
         k->groups[*slot - 1] = (sk_sim_group){
             .group = group, .members = members, .reach = sk_machine_reach(k->m, ranks, n)};
+        set_links(k, w->p, ranks, n, &k->groups[*slot - 1]);
     }
     w->group[group] = *slot - 1;
     k->groups[*slot - 1].places += w->out->ranks;

@@ -53,6 +53,7 @@
 #ifndef SK_PROGRAM_PROGRAM_H
 #define SK_PROGRAM_PROGRAM_H
 
+#include "coll/links.h"
 #include "coll/pins.h"
 #include "coll/codec.h"
 #include "graph/graph.h"
@@ -336,8 +337,9 @@ typedef struct sk_program {
     sk_noise noise;
     double ema; /* decay of the average of weights; 0: there is none */
     const struct sk_matrix_placement
-        *matrices;       /* who works on whole matrices; NULL: there are none */
-    uint64_t choices;    /* hash of what algorithms were chosen by; 0: one host, no pin */
+        *matrices;         /* who works on whole matrices; NULL: there are none */
+    uint64_t choices;      /* hash of what algorithms were chosen by; 0: one host, no pin */
+    const sk_links *links; /* between ranks, as compiled; NULL: none */
     int64_t stage_bytes; /* scratch: first an area of all threads, for narrow operands converted to
                             f32 */
     int64_t scratch_per_thread;
@@ -382,6 +384,7 @@ typedef struct sk_compile_opts {
     bool validate;              /* add the validation section */
     const int *host_of;         /* rank -> host; NULL: one host */
     const sk_costs *costs;      /* to choose algorithms by; NULL: the preset */
+    const sk_links *links;      /* between ranks; NULL: those of a kind are alike */
     sk_pins pins;               /* algorithms that are not chosen by cost */
     sk_dtype state_type;        /* of the optimizer's state (kernel/optim.h); 0 is f32 */
     int64_t q8_least;           /* of fewer elements int8 state is f32; 0: SK_Q8_LEAST */

@@ -77,6 +77,7 @@ static sk_status open_comm(sk_run *r)
                       .timeout_s = r->timeout_s,
                       .wire = r->opts.wire,
                       .host_of = r->opts.host_of,
+                      .links = p->links,
                       .where = r->opts.where,
                       .where_ctx = r->opts.where_ctx};
     o.team = r->team;

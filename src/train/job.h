@@ -63,9 +63,10 @@ typedef struct sk_job {
     int64_t ckpt_keep;             /* 0: all */
     char resume[PATH_MAX];         /* "": no; "auto": newest in the run directory; a path */
     int64_t ranks;
-    char algorithm[256]; /* of collectives (coll/pins.h); "auto": chosen by cost */
-    int64_t bucket;      /* bytes of gradients that are reduced together; 0: 8 MiB */
-    double timeout;      /* seconds any wait may take; 0: from the price of a step */
+    char algorithm[256];  /* of collectives (coll/pins.h); "auto": chosen by cost */
+    char links[PATH_MAX]; /* file of links between ranks (coll/links.h); "": all of a kind alike */
+    int64_t bucket;       /* bytes of gradients that are reduced together; 0: 8 MiB */
+    double timeout;       /* seconds any wait may take; 0: from the price of a step */
     /* Not asked for but found, where another launcher started the ranks: */
     const int *host_of;           /* rank -> host; NULL: one host */
     const struct sk_costs *costs; /* alike on all ranks; NULL: the preset */

@@ -237,6 +237,18 @@ static sk_status read_pins(sk_setup *s)
     return sk_pins_read("comm.algorithm", s->job->algorithm, axes, s->layout.mesh.n, &s->pins);
 }
 
+static sk_status read_links(sk_setup *s)
+{
+    const sk_job *job = s->job;
+    if (!*job->links) return SK_OK;
+    if (!strncmp(job->device, "cuda", 4))
+        return sk_fail(SK_ECONF,
+                       "comm.links: %s, and device=%s: between GPUs NCCL finds the topology itself "
+                       "(NCCL_TOPO_FILE); leave comm.links out",
+                       job->links, job->device);
+    return sk_links_read(s->arena, "comm.links", job->links, s->n_ranks, &s->links);
+}
+
 static sk_status make_layout(sk_setup *s)
 {
     const sk_job *job = s->job;
@@ -248,6 +260,7 @@ static sk_status make_layout(sk_setup *s)
     SK_TRY(same_micro(s));
     s->n_micro = choose_micro(s);
     SK_TRY(read_pins(s));
+    SK_TRY(read_links(s));
     sk_host host;
     sk_host_detect(&host);
     s->cores = host.cores;

@@ -25,6 +25,7 @@ typedef struct sk_setup {
     int cores;                     /* of this host */
     int n_here;                    /* ranks that share them, on the host that has the most */
     sk_pins pins;                  /* comm.algorithm */
+    const sk_links *links;         /* comm.links; NULL: none */
     const sk_graph_plan *plan;     /* what all ranks' programs share */
     /* Ranks with equal numbers have equal instructions and buffers (sk_shapes, sk_classes). */
     int n_classes, *class_of, *first_of; /* first_of[class]: its first rank, which is compiled */

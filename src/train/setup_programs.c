@@ -22,6 +22,7 @@ sk_compile_opts sk_setup_opts(const sk_setup *s)
                              .host_of = s->job->host_of,
                              .costs = s->job->costs,
                              .pins = s->pins,
+                             .links = s->links,
                              .bucket_bytes = s->job->bucket,
                              .state_type = s->job->state_dtype,
                              .late = s->job->late,

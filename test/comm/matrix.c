@@ -59,6 +59,7 @@ typedef struct rank_ctx {
     sk_comm *comm;
     sk_wire *wire;
     const int *host_of;
+    const sk_links *links; /* NULL: alike */
     const char *name;
     int rank, n;
     char *heap;
@@ -362,7 +363,7 @@ static void make(rank_ctx *c, trial *t, made *m)
     }
     for (int i = 0; i < t->n_segs; i++) fill_seg(c, t, m, i);
     for (int i = 0; i < c->n; i++) ranks[i] = t->group == REVERSED ? c->n - 1 - i : i;
-    sk_coll_ask_for(t->kind, ranks, c->n, m->me, t->root, c->host_of, &ask);
+    sk_coll_ask_for(t->kind, ranks, c->n, m->me, t->root, c->host_of, c->links, &ask);
     m->call->workspace_bytes = sk_coll_workspace(a, &ask, t->type, m->call->segs, t->n_segs);
     m->call->workspace = take(c, m->call->workspace_bytes) - c->heap;
     memset(c->heap + m->call->workspace, 0xa5, (size_t)m->call->workspace_bytes + GUARD);
@@ -487,7 +488,7 @@ static bool can(const rank_ctx *c, const trial *t)
     if (a->native && (a->build ? c->wire != NULL : !c->wire || !c->wire->native)) return false;
     if (a->adasum && c->n == 1) return false; /* done in the heap, which has no Adasum */
     for (int i = 0; i < c->n; i++) ranks[i] = i;
-    sk_coll_ask_for(t->kind, ranks, c->n, c->rank, t->root, c->host_of, &ask);
+    sk_coll_ask_for(t->kind, ranks, c->n, c->rank, t->root, c->host_of, c->links, &ask);
     return sk_coll_can(a, &ask);
 }
 
@@ -730,7 +731,8 @@ static void work(rank_ctx *c)
                       .n_groups = N_GROUPS,
                       .timeout_s = 60,
                       .wire = c->wire,
-                      .host_of = c->host_of};
+                      .host_of = c->host_of,
+                      .links = c->links};
     c->heap = sk_heap_base(c->heaps, c->rank);
     if (sk_comm_open(c->heaps, &o, &c->comm)) {
         wrong(c, &(trial){0}, "cannot open", 0);
@@ -766,14 +768,26 @@ static void run_processes(rank_ctx *c, int n)
         if (wait(&how) < 0 || how) atomic_fetch_add(&tally->wrong, 1);
 }
 
-/* hosts > 0: ranks are threads, on so many hosts; `mixed`: neighbours are on different ones. */
+/* Rates from 1 to 5, and every seventh pair without a link; some pairs have one that is one way. */
+static void draw_links(int n, sk_links *out)
+{
+    out->n = n;
+    for (int i = 0; i < n * n; i++)
+        out->rate[i] = i / n == i % n || (i % 7 == 3 && n > 4) ? 0 : 1 + i * 31 % 5;
+}
+
+/* hosts > 0: ranks are threads, on so many hosts; `mixed`: neighbours are on different ones, and
+ * links differ. */
 static void run_job(const char *name, int n, bool processes, int hosts, bool mixed)
 {
     rank_ctx c[MAX_RANKS];
     int64_t bytes[MAX_RANKS] = {0};
     int host_of[MAX_RANKS];
+    static double rate[MAX_RANKS * MAX_RANKS];
+    sk_links links = {.rate = rate};
     sk_heaps *h = NULL;
     const char *message = NULL;
+    draw_links(n, &links);
     sk_office *office = hosts ? sk_office_open(n) : NULL;
     for (int r = 0; r < n; r++) bytes[r] = n > 16 ? 4 * HEAP : HEAP, host_of[r] = 0;
     for (int r = 0; hosts && r < n; r++) host_of[r] = mixed ? r % hosts : r * hosts / n;
@@ -788,7 +802,8 @@ static void run_job(const char *name, int n, bool processes, int hosts, bool mix
                           .rank = r,
                           .n = n,
                           .wire = office ? sk_office_wire(office, r) : NULL,
-                          .host_of = office ? host_of : NULL};
+                          .host_of = office ? host_of : NULL,
+                          .links = office && mixed ? &links : NULL};
     if (processes) run_processes(c, n);
     else run_threads(c, n);
     if (sk_heaps_aborted(h, NULL, NULL, &message)) {
@@ -867,6 +882,7 @@ static void run_all(void)
     run_job("four by two", 8, false, 4, false);
     run_job("uneven hosts", 5, false, 2, false);
     run_job("mixed hosts", 6, false, 2, true);
+    run_job("mixed hosts", 5, false, 3, true);
     run_failing("other programs", differ, "their programs or their members of the group differ");
     run_failing("a small workspace", squeeze, "its workspace is");
 }
