@@ -6,6 +6,10 @@
 #   bench/slow_network.sh -r 50mbit -w 'dp=4;dp=4 sync=local:4' -s 48 -n 1     a look, about a minute
 #   bench/slow_network.sh -r 200mbit -c '--choice --sizes 4Ki,64Ki,1Mi'          collectives instead of training
 #   bench/slow_network.sh -k 'model=nano train.batch=16' -l 2.2 -s 400          another job
+#   bench/slow_network.sh -p RUNS.csv -l 2.6                                the table of runs.csv of several calls
+#
+# What is learnt does not depend on how fast a link is: every way is trained once for each seed, at the last rate, and timed at
+# every rate with a few steps of seed 1, whose losses must be those of the training to the bit.
 #
 # Makes four network namespaces, each a host with one rank, and a fifth with the bridge between them; a
 # link is a pair of veths, shaped by tbf in both directions.  The ranks are started by Open MPI, whose daemons go
@@ -15,51 +19,90 @@
 # something of this is missing, with 1 if a run fails.
 #
 #   -r  rates of a link in words of tc, with commas (50mbit,200mbit,1gbit,10gbit)
-#   -w  layouts of four ranks, with semicolons: any words, so also codecs that come later
-#   -s  steps of every run (200)
+#   -w  layouts of four ranks, with semicolons; behind a bar keys of the job: "dp=4 | optim.name=onebit-adam optim.freeze_step=16"
+#   -s  steps of a training (200)
+#   -t  steps that are timed, at least; of replicas a whole number of intervals is (5)
 #   -l  the validation loss that is to be reached (2.6)
 #   -n  number of seeds (2)
 #   -k  keys of the job, over the usual ones: a GPT-2 of 0.46 M parameters on the King James Bible
 #   -d  milliseconds that a packet takes more on its way out of a host; needs netem in the kernel (0)
 #   -c  runs skein bench coll with these words at every rate, and nothing else; --cluster @ is the machine of the rate
+#   -m  a machine file that the simulated machine is like, such as skein calibrate writes (cpu)
 #   -o  a folder for runs.csv, table.md, picture.svg, and metrics.jsonl of every run; it must be new or empty
 #
 # Prints a Markdown table, means over the seeds, and behind it the CSV, a line for each run:
 #
-#   steps_to, seconds_to  to the loss, interpolated between validations; validations are not in the seconds
-#   step_ms               mean of the steps but the first
+#   steps_to, seconds_to  to the loss, steps interpolated between validations; seconds are those of so many timed steps.  An
+#                         optimizer with steps of another kind at first (optim.freeze_step) is timed with three of them
+#   step_ms               mean of the timed steps but the first
 #   floor_ms              bytes_counted at the rate of the link
 #   simulated_ms          skein simulate, on a machine that has this network (below)
-#   bytes_counted         tx_bytes of a host's interface in a step, mean of the four, with the headers of packets (of
-#                         large ones once: the kernel cuts them into frames where it shapes them).  What start,
-#                         end and validations send is taken off, as runs of one step with and without one have it
+#   bytes_counted         tx_bytes of a host's interface in a timed step, mean of the four, with the headers of packets (of
+#                         large ones once: the kernel cuts them into frames where it shapes them).  What start and end
+#                         send is taken off, as a run of one step has it
 #   frame_bytes           the same at the shaper, with the headers of all frames
 #   bytes_predicted       sent_bytes of skein simulate, by host: payload only
 #   final_loss            of the last validation; that of replicas is of the mean of their weights
 set -eu
 cd "$(dirname "$0")/.."
 skein=$(realpath "${SKEIN:-build/release/skein}")
-rates=50mbit,200mbit,1gbit,10gbit steps=200 loss=2.6 seeds=2 more='' delay=0 out='' colls=''
+rates=50mbit,200mbit,1gbit,10gbit steps=200 timed=5 loss=2.6 seeds=2 more='' delay=0 out='' colls='' like=cpu rows=''
 ways='dp=4;dp=4 grads=f16;dp=4 grads=int8;dp=4 grads=int4 feedback;dp=4 sync=local:4;dp=4 sync=local:16'
 ways="$ways;dp=4 sync=diloco:16;dp=4 sync=diloco:50;dp=4 sync=stream:16"
 usage() { sed -n '2,/^set -eu/{/^#/!d;s/^# \{0,1\}//;p}' "$0"; }
 fail() { echo "slow_network.sh: $2" >&2; exit "$1"; }
-while getopts r:w:s:l:n:k:d:c:o:h o; do
+while getopts r:w:s:t:l:n:k:d:c:m:o:p:h o; do
     case $o in
     r) rates=$OPTARG ;;
     w) ways=$OPTARG ;;
     s) steps=$OPTARG ;;
+    t) timed=$OPTARG ;;
     l) loss=$OPTARG ;;
     n) seeds=$OPTARG ;;
     k) more=$OPTARG ;;
     d) delay=$OPTARG ;;
     c) colls=$OPTARG ;;
+    m) like=$OPTARG ;;
     o) out=$OPTARG ;;
+    p) rows=$OPTARG ;;
     h) usage; exit 0 ;;
     *) usage >&2; exit 64 ;;
     esac
 done
-[ "$steps" -ge 2 ] || fail 64 "-s $steps: two steps at least, bytes of the first are taken off"
+table() { # runs.csv
+    echo "| way | rate | steps to $loss | seconds to $loss | × plain | ms a step | floor ms | simulated ÷ measured | bytes a step and host | predicted | final loss |"
+    echo "| --- | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: |"
+    awk -F, '
+        $1 != "way" {
+            k = $1 "," $2
+            if (!(k in n)) order[++m] = k
+            n[k]++
+            if ($5 != "-") { hit[k]++; to[k] += $5; sec[k] += $6 }
+            ms[k] += $7; fl[k] += $8; sim[k] += $9; by[k] += $10; pre[k] += $12; last[k] += $13; squares[k] += $13 * $13
+        }
+        END {
+            for (i = 1; i <= m; i++) {
+                k = order[i]; split(k, w, ",")
+                if (!(w[2] in plain)) plain[w[2]] = hit[k] == n[k] ? sec[k] / n[k] : 0
+                # a mean over some of the seeds would flatter: all reach the loss, or it says how many
+                if (hit[k] == n[k]) {
+                    a = sprintf("%.0f", to[k] / n[k]); b = sprintf("%.1f", sec[k] / n[k])
+                    c = plain[w[2]] ? sprintf("%.2f", plain[w[2]] * n[k] / sec[k]) : "–"
+                } else { a = (hit[k] + 0) " of " n[k] " seeds"; b = c = "–" }
+                mean = last[k] / n[k]
+                sd = n[k] > 1 && squares[k] > n[k] * mean ^ 2 ? sqrt((squares[k] - n[k] * mean ^ 2) / (n[k] - 1)) : 0
+                gsub(/ *\| */, ", ", w[1])
+                printf "| `%s` | %s | %s | %s | %s | %.1f | %.1f | %.2f | %.0f | %.0f | %.3f ± %.3f |\n", w[1], w[2], a, b, c,
+                    ms[k] / n[k], fl[k] / n[k], sim[k] / ms[k], by[k] / n[k], pre[k] / n[k], mean, sd
+            }
+        }' "$1"
+}
+
+if [ -n "$rows" ]; then
+    table "$rows"
+    exit 0
+fi
+if [ "$steps" -lt 2 ] || [ "$timed" -lt 2 ]; then fail 64 "-s $steps -t $timed: two steps at least, the first is taken off"; fi
 [ "$(id -u)" = 0 ] || fail 77 "network namespaces need root"
 for tool in ip tc unshare mpirun.openmpi; do
     command -v $tool >/dev/null || fail 77 "there is no $tool (packages iproute2, util-linux, openmpi-bin)"
@@ -202,7 +245,7 @@ train() { # layout, steps, seed, run, more keys: sent, frames: bytes of all host
 # The part of a frame of 1,514 bytes that is payload, 1,448 bytes, is what messages get of a rate.
 machine() { # rate
     cat >"$work/machine" <<END
-like: cpu
+like: $like
 name: four hosts at $1
 ranks_per_host: 1
 rate_between: $(awk -v b="$(bits "$1")" 'BEGIN { printf "%.0f", b / 8 * 1448 / 1514 }')
@@ -210,76 +253,92 @@ alpha_between: $(awk -v d="$delay" 'BEGIN { print 1e-4 + d / 1e3 }')
 END
 }
 
-simulated() { # layout, rate: MS BYTES of a host in a step, mean over steps
+simulated() { # layout, rate, keys: MS BYTES of a host in a step, mean over steps
     machine "$2"
-    "$skein" simulate "${keys[@]}" train.threads=1 layout="$1" --cluster "$work/machine" -o csv |
+    "$skein" simulate "${keys[@]}" train.threads=1 layout="$1" "${@:3}" --cluster "$work/machine" -o csv |
         awk -F, '$1 == "all" { printf "%.3f %.0f\n", 1e3 * $5, $12 / 4 }'
 }
 
-learned() { # metrics.jsonl: STEPS_TO SECONDS_TO STEP_MS FINAL_LOSS; - where the loss was not reached
+learned() { # metrics.jsonl: STEPS_TO FINAL_LOSS; - where the loss was not reached
     awk -v want="$loss" '
         match($0, /"step":[0-9]+/) { step = substr($0, RSTART + 7, RLENGTH - 7) + 0 }
-        match($0, /"ms":[0-9.e+]+/) {
-            ms = substr($0, RSTART + 5, RLENGTH - 5)
-            s += ms / 1000
-            if (step > 1) { all += ms; n++ }
-        }
         match($0, /"val_loss":[0-9.]+/) {
             x = substr($0, RSTART + 11, RLENGTH - 11) + 0
             if (x <= want && !done) {
                 part = seen && before > x ? (before - want) / (before - x) : 1
-                done = sprintf("%.1f %.3f", at + part * (step - at), t + part * (s - t))
+                done = sprintf("%.1f", at + part * (step - at))
             }
-            seen = 1; before = x; at = step; t = s
+            seen = 1; before = x; at = step
         }
-        END { printf "%s %.2f %.4f\n", done ? done : "- -", all / n, before }' "$1"
+        END { printf "%s %.4f\n", done ? done : "-", before }' "$1"
 }
+
+times() { # metrics.jsonl, steps of another kind at first: mean MS of these and of the others, without the first step
+    awk -v first="$2" '
+        match($0, /"step":[0-9]+/) { step = substr($0, RSTART + 7, RLENGTH - 7) + 0 }
+        match($0, /"ms":[0-9.e+]+/) {
+            k = step <= first
+            if (step > 1) { ms[k] += substr($0, RSTART + 5, RLENGTH - 5); n[k]++ }
+        }
+        END { printf "%.2f %.2f\n", n[1] ? ms[1] / n[1] : 0, ms[0] / n[0] }' "$1"
+}
+
+losses() { sed -nE 's/.*"step":([0-9]+),.*"loss":([0-9.e+-]+),.*/\1 \2/p' "$1" | head -n "$2"; }
 
 csv="way,rate,seed,steps,steps_to,seconds_to,step_ms,floor_ms,simulated_ms,bytes_counted,frame_bytes,bytes_predicted,final_loss"
 echo "$csv" >"$work/runs.csv"
 
-# Replicas send nothing but a loss in their first step, so that all of their bytes are in the rest of a run.
-measure() { # layout, rate, seed
-    local run="$work/run" n=$((steps - 1)) validations
-    case $1 in *sync*) n=$steps ;; esac
-    rm -rf "$run"
-    train "$1" "$steps" "$3" "$run"
-    [ -z "$out" ] || cp "$run/metrics.jsonl" "$out/${1//[^a-z0-9]/-}.$2.seed$3.jsonl"
-    validations=$(grep -c val_loss "$run/metrics.jsonl")
-    echo "$(learned "$run/metrics.jsonl") $(simulated "$1" "$2") $sent $frames ${base[$1]}" |
-        awk -v way="$1" -v rate="$2" -v seed="$3" -v steps="$steps" -v bits="$(bits "$2")" -v n="$n" -v v="$validations" -v OFS=, '{
-            bytes = ($7 - $9 - v * ($11 - $9)) / 4 / n
-            frames = ($8 - $10 - v * ($12 - $10)) / 4 / n
-            print way, rate, seed, steps, $1, $2, $3, sprintf("%.2f", bytes * 8e3 / bits), $5,
-                sprintf("%.0f", bytes), sprintf("%.0f", frames), $6, $4
-        }' >>"$work/runs.csv"
-    tail -n 1 "$work/runs.csv" >&2
+# Sets layout, own (keys), first and timed_first (steps of another kind, in a training and when timed) and
+# count (timed steps) of a way.
+read_way() { # way
+    local h
+    layout=${1%%|*} own=''
+    case $1 in *"|"*) own=${1#*|} ;; esac
+    h=$(sed -nE 's/.*sync=[a-z]+:([0-9]+).*/\1/p' <<<"$layout")
+    first=$(sed -nE 's/.*freeze_step=([0-9]+).*/\1/p' <<<"$own")
+    first=${first:-0} timed_first=$((first ? 3 : 0)) h=${h:-1}
+    count=$(((timed + h - 1) / h * h + 1 + (first ? 2 : 0)))
 }
 
-table() {
-    echo "| way | rate | steps to $loss | seconds to $loss | × plain | ms a step | floor ms | simulated ÷ measured | bytes a step and host | predicted | final loss |"
-    echo "| --- | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: |"
-    awk -F, '
-        NR > 1 {
-            k = $1 "," $2
-            if (!(k in n)) order[++m] = k
-            n[k]++
-            if ($5 != "-") { hit[k]++; to[k] += $5; sec[k] += $6 }
-            ms[k] += $7; fl[k] += $8; sim[k] += $9; by[k] += $10; pre[k] += $12; last[k] += $13
-        }
-        END {
-            for (i = 1; i <= m; i++) {
-                k = order[i]; split(k, w, ",")
-                if (!(w[2] in plain)) plain[w[2]] = hit[k] == n[k] ? sec[k] / n[k] : 0
-                # a mean over some of the seeds would flatter: all reach the loss, or it says how many
-                if (hit[k] == n[k]) {
-                    a = sprintf("%.0f", to[k] / n[k]); b = sprintf("%.1f", sec[k] / n[k])
-                    c = plain[w[2]] ? sprintf("%.2f", plain[w[2]] * n[k] / sec[k]) : "–"
-                } else { a = (hit[k] + 0) " of " n[k] " seeds"; b = c = "–" }
-                printf "| `%s` | %s | %s | %s | %s | %.1f | %.1f | %.2f | %.0f | %.0f | %.3f |\n", w[1], w[2], a, b, c,
-                    ms[k] / n[k], fl[k] / n[k], sim[k] / ms[k], by[k] / n[k], pre[k] / n[k], last[k] / n[k]
-            }
-        }' "$work/runs.csv"
+learn() { # way, seed: a training, at the rate of now
+    local run="$work/learn/$1.$2"
+    read_way "$1"
+    mkdir -p "$work/learn"
+    # shellcheck disable=SC2086 # words
+    train "$layout" "$steps" "$2" "$run" $own
+    [ -z "$out" ] || cp "$run/metrics.jsonl" "$out/${1//[^a-z0-9]/-}.seed$2.jsonl"
+    echo "$1, seed $2: $(learned "$run/metrics.jsonl")" >&2
+}
+
+time_way() { # way, rate: a line of runs.csv for each seed
+    local run="$work/run" before_sent before_frames seed begin same
+    read_way "$1"
+    begin=$((first ? 3 : 1))
+    [ "$first" = 0 ] || own="$own optim.freeze_step=3"
+    rm -rf "$run"
+    # shellcheck disable=SC2086 # words
+    train "$layout" "$begin" 1 "$run" val.every=0 $own
+    before_sent=$sent before_frames=$frames
+    rm -rf "$run"
+    # shellcheck disable=SC2086
+    train "$layout" "$count" 1 "$run" val.every=0 $own
+    same=$((first ? 3 : count))
+    [ "$same" -le "$steps" ] || same=$steps
+    cmp -s <(losses "$run/metrics.jsonl" "$same") <(losses "$work/learn/$1.1/metrics.jsonl" "$same") ||
+        fail 1 "$1 at $2: the first $same losses are not those of the training"
+    for seed in $(seq "$seeds"); do
+        # shellcheck disable=SC2086
+        echo "$(learned "$work/learn/$1.$seed/metrics.jsonl") $(times "$run/metrics.jsonl" "$timed_first") $(simulated "$layout" "$2" $own)" |
+            awk -v way="$1" -v rate="$2" -v seed="$seed" -v steps="$steps" -v bits="$(bits "$2")" -v n="$((count - begin))" \
+                -v sent="$((sent - before_sent))" -v frames="$((frames - before_frames))" -v first="$first" -v OFS=, '{
+                bytes = sent / 4 / n
+                slow = $1 < first ? $1 : first
+                seconds = $1 == "-" ? "-" : sprintf("%.2f", (slow * $3 + ($1 - slow) * $4) / 1000)
+                print way, rate, seed, steps, $1, seconds, $4, sprintf("%.2f", bytes * 8e3 / bits), $5,
+                    sprintf("%.0f", bytes), sprintf("%.0f", frames / 4 / n), $6, $2
+            }' >>"$work/runs.csv"
+        tail -n 1 "$work/runs.csv" >&2
+    done
 }
 
 lan
@@ -291,22 +350,20 @@ if [ -n "$colls" ]; then
     exit 0
 fi
 IFS=';' read -ra list <<<"$ways"
-declare -A base # of a way: sent and frames of a run of one step without a validation, and with one
-for way in "${list[@]}"; do simulated "$way" 1gbit >/dev/null; done # a layout that is wrong is told at once
+for way in "${list[@]}"; do # a way that is wrong is told at once
+    read_way "$way"
+    # shellcheck disable=SC2086 # words
+    simulated "$layout" 1gbit $own >/dev/null
+done
+shape "${rates##*,}"
+for way in "${list[@]}"; do
+    for seed in $(seq "$seeds"); do learn "$way" "$seed"; done
+done
 for rate in ${rates//,/ }; do
     shape "$rate"
-    for way in "${list[@]}"; do
-        # At the rate itself: packets are smaller, and headers more, on a slow link.
-        base[$way]=''
-        for val in 0 1; do
-            rm -rf "$work/run"
-            train "$way" 1 1 "$work/run" val.every=$val
-            base[$way]+=" $sent $frames"
-        done
-        for seed in $(seq "$seeds"); do measure "$way" "$rate" "$seed"; done
-    done
+    for way in "${list[@]}"; do time_way "$way" "$rate"; done
 done
-table >"$work/table.md"
+table "$work/runs.csv" >"$work/table.md"
 if [ -n "$out" ]; then
     cp "$work/table.md" "$work/runs.csv" "$out"
     awk -v loss="$loss" -f bench/slow_network.awk "$work/runs.csv" >"$work/picture.svg" && cp "$work/picture.svg" "$out"
