@@ -21,6 +21,11 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 build=${BUILD:-$root/build/release}
 [ -x "$build/skein" ] || { echo "carry.sh: no $build/skein; build it first: ./start" >&2; exit 1; }
 
+if grep -qsx 'SKEIN_CUDA_QUICK:BOOL=ON' "$build/CMakeCache.txt"; then
+    echo "carry.sh: the kernels of $build were compiled quickly, as ./check does where there is no GPU, and are slow; compile them as they should be: cmake --preset release -DSKEIN_CUDA_QUICK=OFF && cmake --build --preset release" >&2
+    exit 1
+fi
+
 if [ -e "$dir" ] && [ -n "$(ls -A "$dir")" ] && [ ! -e "$dir/skein.bin" ]; then
     echo "carry.sh: $dir is not empty and has no skein.bin; give an empty folder" >&2
     exit 64

@@ -63,10 +63,13 @@ need() {
     fi
 }
 
-# Is build/PRESET configured, and for this very folder?
+gpu_here() { compgen -G '/dev/nvidia[0-9]*' >/dev/null || [ -e /dev/dxg ]; } # dxg: Linux inside of Windows
+
+# Is build/PRESET configured, for this very folder, and with kernels as good as the host can use?
 configured() {
     [ -f "build/$1/build.ninja" ] &&
-        grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$(pwd -P)" "build/$1/CMakeCache.txt"
+        grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$(pwd -P)" "build/$1/CMakeCache.txt" &&
+        ! { gpu_here && grep -qx 'SKEIN_CUDA_QUICK:BOOL=ON' "build/$1/CMakeCache.txt"; }
 }
 
 # Configure (once, with what `settings` adds) and build a preset into build/PRESET, or only some
