@@ -8,8 +8,9 @@
 #   bench/slow_network.sh -k 'model=nano train.batch=16' -l 2.2 -s 400          another job
 #   bench/slow_network.sh -p RUNS.csv -l 2.6                                the table of runs.csv of several calls
 #
-# What is learnt does not depend on how fast a link is: every way is trained once for each seed, at the last rate, and timed at
-# every rate with a few steps of seed 1, whose losses must be those of the training to the bit.
+# What is learnt does not depend on how fast a link is: every way is trained once for each seed, at the last rate or, with -g, on
+# a GPU of this host, and timed at every rate with a few steps of seed 1, whose losses must be near those of the training: within
+# 1e-3 of them.  How near they are is printed; it should be 0 where both were made on one kind of processor.
 #
 # Makes four network namespaces, each a host with one rank, and a fifth with the bridge between them; a
 # link is a pair of veths, shaped by tbf in both directions.  The ranks are started by Open MPI, whose daemons go
@@ -25,6 +26,8 @@
 #   -l  the validation loss that is to be reached (2.6)
 #   -n  number of seeds (2)
 #   -k  keys of the job, over the usual ones: a GPT-2 of 0.46 M parameters on the King James Bible
+#   -g  train so many at once on the GPU of this host, f32, four ranks each; what is timed is on the CPU
+#   -i  a folder with metrics.jsonl of all trainings, as -o left it; nothing is trained
 #   -d  milliseconds that a packet takes more on its way out of a host; needs netem in the kernel (0)
 #   -c  runs skein bench coll with these words at every rate, and nothing else; --cluster @ is the machine of the rate
 #   -m  a machine file that the simulated machine is like, such as skein calibrate writes (cpu)
@@ -46,12 +49,12 @@
 set -eu
 cd "$(dirname "$0")/.."
 skein=$(realpath "${SKEIN:-build/release/skein}")
-rates=50mbit,200mbit,1gbit,10gbit steps=200 timed=5 loss=2.6 seeds=2 more='' delay=0 out='' colls='' like=cpu rows=''
+rates=50mbit,200mbit,1gbit,10gbit steps=200 timed=5 loss=2.6 seeds=2 more='' delay=0 out='' colls='' like=cpu rows='' gpu=0 from=''
 ways='dp=4;dp=4 grads=f16;dp=4 grads=int8;dp=4 grads=int4 feedback;dp=4 sync=local:4;dp=4 sync=local:16'
 ways="$ways;dp=4 sync=diloco:16;dp=4 sync=diloco:50;dp=4 sync=stream:16"
 usage() { sed -n '2,/^set -eu/{/^#/!d;s/^# \{0,1\}//;p}' "$0"; }
 fail() { echo "slow_network.sh: $2" >&2; exit "$1"; }
-while getopts r:w:s:t:l:n:k:d:c:m:o:p:h o; do
+while getopts r:w:s:t:l:n:k:g:i:d:c:m:o:p:h o; do
     case $o in
     r) rates=$OPTARG ;;
     w) ways=$OPTARG ;;
@@ -60,6 +63,8 @@ while getopts r:w:s:t:l:n:k:d:c:m:o:p:h o; do
     l) loss=$OPTARG ;;
     n) seeds=$OPTARG ;;
     k) more=$OPTARG ;;
+    g) gpu=$OPTARG ;;
+    i) from=$(realpath "$OPTARG") ;;
     d) delay=$OPTARG ;;
     c) colls=$OPTARG ;;
     m) like=$OPTARG ;;
@@ -283,7 +288,20 @@ times() { # metrics.jsonl, steps of another kind at first: mean MS of these and 
         END { printf "%.2f %.2f\n", n[1] ? ms[1] / n[1] : 0, ms[0] / n[0] }' "$1"
 }
 
-losses() { sed -nE 's/.*"step":([0-9]+),.*"loss":([0-9.e+-]+),.*/\1 \2/p' "$1" | head -n "$2"; }
+# The largest relative difference of two runs' losses; fails where it is above 1e-3.
+compare() { # metrics.jsonl, metrics.jsonl, steps
+    awk -v most="$3" '
+        match($0, /"step":[0-9]+,"loss":[0-9.e+-]+/) {
+            split(substr($0, RSTART, RLENGTH), w, /[:,]/)
+            if (w[2] + 0 > most) next
+            if (NR == FNR) { loss[w[2]] = w[4]; next }
+            n++
+            d = loss[w[2]] / w[4] - 1
+            if (d < 0) d = -d
+            if (d > far) far = d
+        }
+        END { printf "%d losses, %.1e off at most\n", n, far; exit n < 1 || far > 1e-3 }' "$1" "$2"
+}
 
 csv="way,rate,seed,steps,steps_to,seconds_to,step_ms,floor_ms,simulated_ms,bytes_counted,frame_bytes,bytes_predicted,final_loss"
 echo "$csv" >"$work/runs.csv"
@@ -300,18 +318,41 @@ read_way() { # way
     count=$(((timed + h - 1) / h * h + 1 + (first ? 2 : 0)))
 }
 
-learn() { # way, seed: a training, at the rate of now
-    local run="$work/learn/$1.$2"
+file_of() { echo "${1//[^a-z0-9]/-}.seed$2.jsonl"; } # way, seed
+
+learn() { # way, seed: a training
+    local run
+    run=$work/learn/$(file_of "$1" "$2").run
     read_way "$1"
-    mkdir -p "$work/learn"
     # shellcheck disable=SC2086 # words
-    train "$layout" "$steps" "$2" "$run" $own
-    [ -z "$out" ] || cp "$run/metrics.jsonl" "$out/${1//[^a-z0-9]/-}.seed$2.jsonl"
-    echo "$1, seed $2: $(learned "$run/metrics.jsonl")" >&2
+    if [ "$gpu" = 0 ]; then
+        train "$layout" "$steps" "$2" "$run" $own
+    else
+        "$skein" train "${keys[@]}" "${run_keys[@]}" layout="$layout" train.steps="$steps" train.seed="$2" run="$run" $own \
+            device=cuda -n 4 >"$run.log" 2>&1 </dev/null || { tail -n 5 "$run.log" >&2; fail 1 "$1, seed $2: the training failed"; }
+    fi
+    mv "$run/metrics.jsonl" "$work/learn/$(file_of "$1" "$2")"
+    rm -rf "$run"
+    echo "$1, seed $2: $(learned "$work/learn/$(file_of "$1" "$2")")" >&2
+}
+
+learn_all() {
+    local way seed
+    for way in "${list[@]}"; do
+        for seed in $(seq "$seeds"); do
+            if [ "$gpu" = 0 ]; then
+                learn "$way" "$seed"
+            else
+                while [ "$(jobs -rp | wc -l)" -ge "$gpu" ]; do sleep 0.05; done
+                learn "$way" "$seed" &
+            fi
+        done
+    done
+    wait
 }
 
 time_way() { # way, rate: a line of runs.csv for each seed
-    local run="$work/run" before_sent before_frames seed begin same
+    local run="$work/run" before_sent before_frames seed begin near
     read_way "$1"
     begin=$((first ? 3 : 1))
     [ "$first" = 0 ] || own="$own optim.freeze_step=3"
@@ -322,13 +363,12 @@ time_way() { # way, rate: a line of runs.csv for each seed
     rm -rf "$run"
     # shellcheck disable=SC2086
     train "$layout" "$count" 1 "$run" val.every=0 $own
-    same=$((first ? 3 : count))
-    [ "$same" -le "$steps" ] || same=$steps
-    cmp -s <(losses "$run/metrics.jsonl" "$same") <(losses "$work/learn/$1.1/metrics.jsonl" "$same") ||
-        fail 1 "$1 at $2: the first $same losses are not those of the training"
+    near=$(compare "$run/metrics.jsonl" "$learnt/$(file_of "$1" 1)" $((first ? 3 : count))) ||
+        fail 1 "$1 at $2: not what the training has: $near"
+    echo "$1 at $2: $near" >&2
     for seed in $(seq "$seeds"); do
         # shellcheck disable=SC2086
-        echo "$(learned "$work/learn/$1.$seed/metrics.jsonl") $(times "$run/metrics.jsonl" "$timed_first") $(simulated "$layout" "$2" $own)" |
+        echo "$(learned "$learnt/$(file_of "$1" "$seed")") $(times "$run/metrics.jsonl" "$timed_first") $(simulated "$layout" "$2" $own)" |
             awk -v way="$1" -v rate="$2" -v seed="$seed" -v steps="$steps" -v bits="$(bits "$2")" -v n="$((count - begin))" \
                 -v sent="$((sent - before_sent))" -v frames="$((frames - before_frames))" -v first="$first" -v OFS=, '{
                 bytes = sent / 4 / n
@@ -355,9 +395,15 @@ for way in "${list[@]}"; do # a way that is wrong is told at once
     # shellcheck disable=SC2086 # words
     simulated "$layout" 1gbit $own >/dev/null
 done
-shape "${rates##*,}"
+[ -z "$rates" ] || shape "${rates##*,}"
+learnt=${from:-$work/learn}
+mkdir -p "$work/learn"
+[ -n "$from" ] || learn_all
 for way in "${list[@]}"; do
-    for seed in $(seq "$seeds"); do learn "$way" "$seed"; done
+    for seed in $(seq "$seeds"); do
+        [ -s "$learnt/$(file_of "$way" "$seed")" ] || fail 1 "$way, seed $seed: there is no training in $learnt"
+        [ -z "$out" ] || cp "$learnt/$(file_of "$way" "$seed")" "$out"
+    done
 done
 for rate in ${rates//,/ }; do
     shape "$rate"
