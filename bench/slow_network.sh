@@ -19,7 +19,7 @@
 # are gone when the script ends, also by a signal.  Needs root, iproute2 and Open MPI; ends with 77 where
 # something of this is missing, with 1 if a run fails.
 #
-#   -r  rates of a link in words of tc, with commas (50mbit,200mbit,1gbit,10gbit)
+#   -r  rates of a link in words of tc, with commas (50mbit,200mbit,1gbit,10gbit); empty: only trains, for -i of another call
 #   -w  layouts of four ranks, with semicolons; behind a bar keys of the job: "dp=4 | optim.name=onebit-adam optim.freeze_step=16"
 #   -s  steps of a training (200)
 #   -t  steps that are timed, at least; of replicas a whole number of intervals is (5)
@@ -30,7 +30,6 @@
 #   -i  a folder with metrics.jsonl of all trainings, as -o left it; nothing is trained
 #   -d  milliseconds that a packet takes more on its way out of a host; needs netem in the kernel (0)
 #   -c  runs skein bench coll with these words at every rate, and nothing else; --cluster @ is the machine of the rate
-#   -m  a machine file that the simulated machine is like, such as skein calibrate writes (cpu)
 #   -o  a folder for runs.csv, table.md, picture.svg, and metrics.jsonl of every run; it must be new or empty
 #
 # Prints a Markdown table, means over the seeds, and behind it the CSV, a line for each run:
@@ -39,7 +38,7 @@
 #                         optimizer with steps of another kind at first (optim.freeze_step) is timed with three of them
 #   step_ms               mean of the timed steps but the first
 #   floor_ms              bytes_counted at the rate of the link
-#   simulated_ms          skein simulate, on a machine that has this network (below)
+#   simulated_ms          skein simulate, on a machine that has this network (below), with the speed of a rank measured once
 #   bytes_counted         tx_bytes of a host's interface in a timed step, mean of the four, with the headers of packets (of
 #                         large ones once: the kernel cuts them into frames where it shapes them).  What start and end
 #                         send is taken off, as a run of one step has it
@@ -49,12 +48,12 @@
 set -eu
 cd "$(dirname "$0")/.."
 skein=$(realpath "${SKEIN:-build/release/skein}")
-rates=50mbit,200mbit,1gbit,10gbit steps=200 timed=5 loss=2.6 seeds=2 more='' delay=0 out='' colls='' like=cpu rows='' gpu=0 from=''
+rates=50mbit,200mbit,1gbit,10gbit steps=200 timed=5 loss=2.6 seeds=2 more='' delay=0 out='' colls='' rows='' gpu=0 from=''
 ways='dp=4;dp=4 grads=f16;dp=4 grads=int8;dp=4 grads=int4 feedback;dp=4 sync=local:4;dp=4 sync=local:16'
 ways="$ways;dp=4 sync=diloco:16;dp=4 sync=diloco:50;dp=4 sync=stream:16"
 usage() { sed -n '2,/^set -eu/{/^#/!d;s/^# \{0,1\}//;p}' "$0"; }
 fail() { echo "slow_network.sh: $2" >&2; exit "$1"; }
-while getopts r:w:s:t:l:n:k:g:i:d:c:m:o:p:h o; do
+while getopts r:w:s:t:l:n:k:g:i:d:c:o:p:h o; do
     case $o in
     r) rates=$OPTARG ;;
     w) ways=$OPTARG ;;
@@ -67,7 +66,6 @@ while getopts r:w:s:t:l:n:k:g:i:d:c:m:o:p:h o; do
     i) from=$(realpath "$OPTARG") ;;
     d) delay=$OPTARG ;;
     c) colls=$OPTARG ;;
-    m) like=$OPTARG ;;
     o) out=$OPTARG ;;
     p) rows=$OPTARG ;;
     h) usage; exit 0 ;;
@@ -250,12 +248,26 @@ train() { # layout, steps, seed, run, more keys: sent, frames: bytes of all host
 # The part of a frame of 1,514 bytes that is payload, 1,448 bytes, is what messages get of a rate.
 machine() { # rate
     cat >"$work/machine" <<END
-like: $like
+like: cpu
+flops: $flops
 name: four hosts at $1
 ranks_per_host: 1
 rate_between: $(awk -v b="$(bits "$1")" 'BEGIN { printf "%.0f", b / 8 * 1448 / 1514 }')
 alpha_between: $(awk -v d="$delay" 'BEGIN { print 1e-4 + d / 1e3 }')
 END
+}
+
+# The one number that is measured for simulations: operations a second, from steps of replicas that send nothing.
+flops=8e10
+fit_flops() {
+    local measured run="$work/run"
+    rm -rf "$run"
+    train "dp=4 sync=local:1000" 8 1 "$run" val.every=0
+    measured=$(times "$run/metrics.jsonl" 0)
+    for _ in 1 2 3; do
+        flops=$(echo "$measured $(simulated "dp=4 sync=local:1000" "$1")" | awk -v f="$flops" '{ printf "%.3e", f * $3 / $2 }')
+    done
+    echo "replicas that send nothing: ${measured#* } ms a step, $(simulated "dp=4 sync=local:1000" "$1" | cut -d' ' -f1) simulated with $flops operations a second" >&2
 }
 
 simulated() { # layout, rate, keys: MS BYTES of a host in a step, mean over steps
@@ -405,6 +417,8 @@ for way in "${list[@]}"; do
         [ -z "$out" ] || cp "$learnt/$(file_of "$way" "$seed")" "$out"
     done
 done
+[ -n "$rates" ] || exit 0
+fit_flops "${rates##*,}"
 for rate in ${rates//,/ }; do
     shape "$rate"
     for way in "${list[@]}"; do time_way "$way" "$rate"; done
