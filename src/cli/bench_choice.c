@@ -43,11 +43,11 @@ typedef struct row {
     double predicted;
 } row;
 
-static bool may_choose(const sk_coll_spec *s)
+static bool may_choose(const sk_coll_spec *s, bool any_order)
 {
     return s->algorithm == SK_BUILTIN ||
-           sk_chosen_by_itself(sk_coll_parts[s->algorithm], &(sk_coll_ask){.kind = s->kind},
-                               SK_SUM);
+           sk_chosen_by_itself(sk_coll_parts[s->algorithm],
+                               &(sk_coll_ask){.kind = s->kind, .any_order = any_order}, SK_SUM);
 }
 
 static row look(sk_arena *a, const sk_choice_times *t, int first)
@@ -58,6 +58,7 @@ static row look(sk_arena *a, const sk_choice_times *t, int first)
     int *ranks = sk_many(a, int, s->n_ranks);
     for (int i = 0; i < s->n_ranks; i++) ranks[i] = i;
     sk_coll_ask_for(s->kind, ranks, s->n_ranks, 0, 0, t->host_of, NULL, &ask);
+    ask.any_order = t->any_order;
     r.hosts = sk_hosts_count(ranks, s->n_ranks, t->host_of);
     int chosen = sk_choose(t->costs, &ask, r.hosts, SK_SUM, s->bytes, &r.predicted);
     for (int i = first; i < t->n; i++) {
@@ -65,7 +66,7 @@ static row look(sk_arena *a, const sk_choice_times *t, int first)
         double us = took(t, i);
         if (t->spec[i].algorithm == chosen) r.chosen = i;
         if (r.fastest < 0 || us < took(t, r.fastest)) r.fastest = i;
-        if (may_choose(&t->spec[i]) && (r.best < 0 || us < took(t, r.best))) r.best = i;
+        if (may_choose(&t->spec[i], t->any_order) && (r.best < 0 || us < took(t, r.best))) r.best = i;
     }
     return r;
 }

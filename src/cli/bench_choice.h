@@ -13,6 +13,7 @@ typedef struct sk_choice_times {
     int n;
     const int *host_of; /* NULL: one host */
     const sk_costs *costs;
+    bool any_order; /* sums may be in an order of their own */
 } sk_choice_times;
 
 /* A row for each kind and size: the choice, the best of those that may be chosen without being

@@ -48,6 +48,7 @@ enum {
 typedef struct sk_link {
     double alpha, beta, each; /* seconds; seconds per byte; seconds per message */
     double incast;            /* how much dearer a byte is when two send to one at a time */
+    double gap; /* seconds between two messages of a link: g of LogGP (coll/loggp.h) */
 } sk_link;
 
 typedef struct sk_shm_cost {  /* seconds, seconds per byte; tiny 0: heaps are not known */
@@ -93,6 +94,11 @@ double sk_shm_price(const sk_costs *c, sk_coll_kind kind, int n, int64_t bytes);
 /* Seconds of one call; hosts: on how many the members of ask sit.  INFINITY: has no price. */
 double sk_call_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, int hosts,
                      int64_t bytes);
+/* The same by the closed form, for any number of members; of a list that has a price. */
+double sk_closed_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, int hosts,
+                       int64_t bytes);
+/* Members of a host that are next to each other; 1 if it is not known who sits where. */
+int sk_members_here(const sk_coll_ask *ask, int hosts);
 
 /* May it be taken without being asked for?  It must keep the order of sums and say what it costs;
  * one that packs is for what is known to be sparse. */

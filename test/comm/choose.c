@@ -136,7 +136,7 @@ static void prices(void)
             sk_coll_cost k = sk_coll_price(p, &a);
             double want = k.rounds * c->between.alpha + messages * c->between.each +
                           1e6 * (k.sent * c->between.beta + k.summed * c->gamma);
-            double found = sk_call_price(c, i, &a, n, 1000000);
+            double found = sk_closed_price(c, i, &a, n, 1000000);
             check(near(found, want), p->name, found, want);
         }
 }
