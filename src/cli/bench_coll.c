@@ -178,7 +178,7 @@ static void add_points(sk_arena *a, asked *q, sk_coll_kind kind, const sk_coll *
                             .algorithm = shm ? SK_BUILTIN : sk_coll_find(c->name),
                             .in_place = kind == SK_ALLREDUCE || kind == SK_BROADCAST,
                             .fresh = q->fresh,
-                            .starts = q->fit != NULL,
+                            .starts = q->fit != NULL && i == 0,
                             .seconds = q->seconds};
     }
 }
@@ -224,6 +224,39 @@ static sk_status add_named(sk_arena *a, asked *q, sk_coll_kind kind, const char 
     return SK_OK;
 }
 
+/* Do two algorithms send the same to the same?  Such lists have different names only. */
+static bool same_lists(const asked *q, sk_coll_kind kind, const sk_coll *x, const sk_coll *y)
+{
+    sk_coll_ask ask = {.kind = kind, .n = q->n_ranks};
+    bool same = x->build && y->build && x->adasum == y->adasum && x->packs == y->packs &&
+                x->order == y->order;
+    for (ask.me = 0; ask.me < ask.n && same; ask.me++) {
+        sk_arena tmp = {0};
+        sk_steps l, m;
+        sk_steps_build(x, &ask, &tmp, &l);
+        sk_steps_build(y, &ask, &tmp, &m);
+        same = l.list.n == m.list.n && l.cells == m.cells;
+        for (int i = 0; i < l.list.n && same; i++) {
+            const sk_step *s = &l.list.v[i], *t = &m.list.v[i];
+            same = s->act == t->act && s->round == t->round && s->peer == t->peer && s->n == t->n &&
+                   s->chunk == t->chunk;
+        }
+        sk_arena_end(&tmp);
+    }
+    return same;
+}
+
+/* What --choice times: no algorithm twice, and none that is for other sums. */
+static bool in_choice(const asked *q, sk_coll_kind kind, int at)
+{
+    const sk_coll *c = sk_coll_parts[at];
+    if (c->packs || c->adasum) return false;
+    for (int i = 0; i < at; i++)
+        if (fits(q, sk_coll_parts[i], kind) && same_lists(q, kind, sk_coll_parts[i], c))
+            return false;
+    return true;
+}
+
 static sk_status make_points(sk_arena *a, asked *q)
 {
     for (int k = 0; k < q->n_kinds; k++) {
@@ -235,7 +268,7 @@ static sk_status make_points(sk_arena *a, asked *q)
         if (!strcmp(list, "all")) {
             for (int i = 0; sk_coll_parts[i]; i++)
                 if (fits(q, sk_coll_parts[i], q->kinds[k]) &&
-                    !(q->choice && (sk_coll_parts[i]->packs || sk_coll_parts[i]->adasum)))
+                    (!q->choice || in_choice(q, q->kinds[k], i)))
                     add_points(a, q, q->kinds[k], sk_coll_parts[i]);
             continue;
         }

@@ -118,6 +118,7 @@ sk_status sk_fit_show(sk_arena *a, const sk_fit_times *t, const char *format, sk
                   .beta = y[SK_LOGGP_BYTE],
                   .each = y[SK_LOGGP_OVERHEAD],
                   .incast = y[SK_LOGGP_INCAST] / y[SK_LOGGP_BYTE],
+                  .burst = t->between ? m->costs.between.burst : 0,
                   .gap = y[SK_LOGGP_GAP]};
     if (y[SK_LOGGP_SUM] > 0) m->costs.gamma = y[SK_LOGGP_SUM];
     return SK_OK;

@@ -140,7 +140,8 @@ static double price_of(const sk_costs *c, const sk_coll_cost *k, const count *w,
     double moved_out = w->moved > 0 ? w->moved_out / w->moved : apart;
     return k->rounds * mix(in->alpha, out->alpha, rounds_out) +
            (w->messages - w->messages_out) * in->each + w->messages_out * out->each +
-           k->sent * bytes * mix(in->beta, beta_between(out, w), moved_out) +
+           fmax(k->sent * bytes - moved_out * out->burst, 0) *
+               mix(in->beta, beta_between(out, w), moved_out) +
            k->summed * bytes * c->gamma;
 }
 

@@ -5,7 +5,7 @@
  * all ranks, so ranks cannot disagree and nothing is tuned while running.
  *
  *     one host      directly in the heaps (-1): the floor, and any list is dearer
- *     several       the cheapest list that can do it and sums in the order of the tree
+ *     several       the cheapest list that can do it and sums in tree order (any_order: in any)
  *     pinned        that one, or an error that names those that can
  *
  * A list costs, with S the bytes of the whole vector:
@@ -22,6 +22,9 @@
  * Where m members of other hosts send to one in the same round, their streams share its link and
  * get in each other's way (incast of TCP, Phanishayee et al. 2008): beta between hosts counts
  * 1 + incast log2 m times, m the mean over the rounds of a list.
+ *
+ * That is asked of vectors of more than SK_LOGGP_MEMBERS members.  The lists of fewer are played
+ * message by message (coll/loggp.h), with alpha for L, `each` for o and beta for G.
  *
  * Where the links of a topology file are known (coll/links.h), a round costs what its slowest link
  * does (coll/link_price.c), and any order of sums may be chosen unless it is to be canonical.
@@ -48,7 +51,8 @@ enum {
 typedef struct sk_link {
     double alpha, beta, each; /* seconds; seconds per byte; seconds per message */
     double incast;            /* how much dearer a byte is when two send to one at a time */
-    double gap; /* seconds between two messages of a link: g of LogGP (coll/loggp.h) */
+    double gap;   /* seconds between two messages of a link: g of LogGP (coll/loggp.h) */
+    double burst; /* bytes that an idle link takes at once, as of a token bucket */
 } sk_link;
 
 typedef struct sk_shm_cost {  /* seconds, seconds per byte; tiny 0: heaps are not known */

@@ -23,6 +23,7 @@ typedef struct player {
     int at;           /* the next step that is not done */
     int lo, hi, sent; /* the round: its steps, and the next of them to look at for sends */
     moment now, out_free, in_free;
+    double out_tokens, in_tokens; /* bytes in the buckets of the links when they were last free */
 } player;
 
 typedef struct game {
@@ -101,6 +102,17 @@ static moment leaving(const game *g, int me, const sk_step *s)
     return t;
 }
 
+/* The bytes that a link must be paid for; it begins with them at `begin`. */
+static double charged(const game *g, double *tokens, const moment *last, const moment *begin,
+                      double bytes)
+{
+    double rate = g->m->between[SK_LOGGP_BYTE], idle = begin->at - last->at;
+    if (g->m->burst <= 0) return bytes;
+    double have = fmin(g->m->burst, *tokens + (rate > 0 && idle > 0 ? idle / rate : 0));
+    *tokens = fmax(have - bytes, 0);
+    return fmax(bytes - have, 0);
+}
+
 /* The next send of a member; to whom. */
 static int carry(game *g, int me)
 {
@@ -112,14 +124,16 @@ static int carry(game *g, int me)
     double bytes = bytes_of(g, p, s->n);
     p->now = leaving(g, me, s);
     moment begin = later(&p->now, &p->out_free), end = begin, in = begin;
-    add(&end, g, out, SK_LOGGP_BYTE, bytes);
+    add(&end, g, out, SK_LOGGP_BYTE,
+        out ? charged(g, &p->out_tokens, &p->out_free, &begin, bytes) : bytes);
     p->out_free = end;
     add(&p->out_free, g, out, SK_LOGGP_GAP, 1);
     add(&in, g, out, SK_LOGGP_LATENCY, 1);
     in = later(&in, &q->in_free);
-    add(&in, g, out, SK_LOGGP_BYTE, bytes);
+    double paid = out ? charged(g, &q->in_tokens, &q->in_free, &in, bytes) : bytes;
+    add(&in, g, out, SK_LOGGP_BYTE, paid);
     int streams = out ? streams_at(g, me, s->peer, box->n) : 1;
-    if (streams > 1) add(&in, g, out, SK_LOGGP_INCAST, bytes * log2(streams));
+    if (streams > 1) add(&in, g, out, SK_LOGGP_INCAST, paid * log2(streams));
     add(&end, g, out, SK_LOGGP_LATENCY, 1);
     in = later(&in, &end);
     *(moment *)sk_push(g->arena, box) = in;
@@ -206,6 +220,7 @@ static void seat(game *g, const sk_coll *how, const sk_coll_ask *ask)
         sk_coll_ask one = *ask;
         one.me = i;
         sk_steps_build(how, &one, g->arena, &g->v[i].list);
+        g->v[i].out_tokens = g->v[i].in_tokens = g->m->burst;
         open_round(&g->v[i]);
     }
 }
@@ -258,6 +273,7 @@ sk_loggp sk_loggp_of(const sk_costs *c)
         to[SK_LOGGP_INCAST] = link[i]->beta * link[i]->incast;
         to[SK_LOGGP_SUM] = c->gamma;
     }
+    m.burst = c->between.burst;
     return m;
 }
 

@@ -13,6 +13,9 @@
  * of each other, and several messages to one member queue up: what rounds times alpha does not see.
  * What streams that meet lose on top of that (incast, coll/choose.h) is counted here, too.
  *
+ * A link between hosts may have a bucket of tokens (burst): so many bytes of a call it carries in no
+ * time, as it was idle before, and what it could have carried while it is idle within the call.
+ *
  * The counts on the longest way tell which number makes how much of the time: it is their product
  * with the machine's numbers, exactly, so numbers can be fitted to measured times
  * (plan/price_fit.h). */
@@ -34,6 +37,7 @@ typedef enum sk_loggp_number {
 
 typedef struct sk_loggp { /* of links inside a host, and between two */
     double inside[SK_LOGGP_N], between[SK_LOGGP_N];
+    double burst; /* bytes; of links between hosts */
 } sk_loggp;
 
 /* Of the numbers that closed forms are made of: L is alpha, o is `each`, G is beta. */

@@ -105,6 +105,7 @@ static const key keys[] = {
     {"rate_between", RATE, AT(costs.between.beta), 1, 1e18},
     {"each_between", REAL, AT(costs.between.each), 0, 1e3},
     {"incast_between", REAL, AT(costs.between.incast), 0, 1e3},
+    {"burst_between", REAL, AT(costs.between.burst), 0, 1e18},
     {"gap_inside", REAL, AT(costs.inside.gap), 0, 1e3},
     {"gap_between", REAL, AT(costs.between.gap), 0, 1e3},
     {"add_rate", RATE, AT(costs.gamma), 1, 1e18},

@@ -53,11 +53,13 @@ static const double some[SK_LOGGP_N] = {
     [SK_LOGGP_LATENCY] = 40e-6, [SK_LOGGP_OVERHEAD] = 3e-6, [SK_LOGGP_GAP] = 7e-6,
     [SK_LOGGP_BYTE] = 1e-8,     [SK_LOGGP_INCAST] = 2e-9,   [SK_LOGGP_SUM] = 1e-10};
 
+static double burst;
+
 static double played(const double *number, const char *name, sk_coll_kind kind, int n,
                      int64_t bytes)
 {
     sk_coll_ask a = ask_for(kind, n, n);
-    sk_loggp m = {{0}, {0}}, path;
+    sk_loggp m = {.burst = burst}, path;
     memcpy(m.between, number, sizeof m.between);
     double t = sk_loggp_play(&m, find(name), &a, n, bytes, &path), sum = 0;
     for (int i = 0; i < SK_LOGGP_N; i++) sum += path.between[i] * number[i];
@@ -83,6 +85,18 @@ static void playing(void)
          3 * (hop + 8000 * (v[SK_LOGGP_BYTE] + v[SK_LOGGP_SUM])), 1e-12, "recursive doubling");
     near(played(v, "binomial", SK_BROADCAST, 8, 8000), 3 * hop + 24000 * v[SK_LOGGP_BYTE], 1e-12,
          "binomial broadcast: the root's links are free before the next round");
+    /* a bucket is full at the beginning, and fills while its link is idle */
+    for (burst = 1000; burst < 20000; burst += 1000) {
+        double paid = fmax(8000 - burst, 0);
+        near(played(v, "direct", SK_BROADCAST, 2, 8000), hop + paid * v[SK_LOGGP_BYTE], 1e-12,
+             "a bucket");
+        double less = played(v, "ring", SK_ALLGATHER, 4, 32000);
+        check(less >= 3 * hop + fmax(24000 - burst, 0) * v[SK_LOGGP_BYTE] -
+                          2 * (hop + 8000 * v[SK_LOGGP_BYTE]) &&
+                  less <= 3 * hop + fmax(24000 - burst, 0) * v[SK_LOGGP_BYTE] + 1e-12,
+              "a bucket fills", less, burst);
+    }
+    burst = 0;
 }
 
 /* A rank that is late does not stop those that need nothing of it: a closed form that asks the
@@ -232,8 +246,10 @@ static void choices(void)
                 for (int s = 0; s < COUNT(sizes) * COUNT(kinds) * 2 && members[i] % hosts == 0; s++) {
                     sk_costs c = sk_costs_preset;
                     const double *v = machines[k];
-                    c.between = (sk_link){v[0], v[SK_LOGGP_BYTE], v[1],
-                                          v[SK_LOGGP_INCAST] / v[SK_LOGGP_BYTE], 0};
+                    c.between = (sk_link){.alpha = v[SK_LOGGP_LATENCY],
+                                          .beta = v[SK_LOGGP_BYTE],
+                                          .each = v[SK_LOGGP_OVERHEAD],
+                                          .incast = v[SK_LOGGP_INCAST] / v[SK_LOGGP_BYTE]};
                     int best = -1, kind = s / COUNT(sizes) % COUNT(kinds);
                     bool any = s >= COUNT(sizes) * COUNT(kinds);
                     double r = against_played(&c, kinds[kind], members[i], hosts,
