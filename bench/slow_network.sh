@@ -144,7 +144,8 @@ keys=(model=nano model.hidden_size=128 model.num_hidden_layers=2 model.num_atten
     train.batch=8 train.seq=64)
 # shellcheck disable=SC2206 # words
 keys+=($more)
-run_keys=(data.train=kjv train.threads=1 optim.lr=0.003 val.every=8 val.batches=8 sample.every=0 log.every=0 ckpt.every=0)
+# A rate that does not depend on the number of steps: a timed run has fewer than a training.
+run_keys=(data.train=kjv train.threads=1 optim.lr=0.003 optim.schedule=constant val.every=8 val.batches=8 sample.every=0 log.every=0 ckpt.every=0)
 # shellcheck disable=SC2206
 run_keys+=($more)
 

@@ -29,7 +29,7 @@ typedef struct asked {
     const char *algorithms; /* names with commas between them, or "all" */
     bool fresh, choice, any_order;
     const char *fit; /* a file to write; NULL: none */
-    double seconds; /* a point; 0: the usual */
+    double seconds;  /* a point; 0: the usual */
     sk_machine machine;
     sk_boot boot; /* n_ranks above 1: this process is one rank of them */
     struct {
@@ -228,8 +228,8 @@ static sk_status add_named(sk_arena *a, asked *q, sk_coll_kind kind, const char 
 static bool same_lists(const asked *q, sk_coll_kind kind, const sk_coll *x, const sk_coll *y)
 {
     sk_coll_ask ask = {.kind = kind, .n = q->n_ranks};
-    bool same = x->build && y->build && x->adasum == y->adasum && x->packs == y->packs &&
-                x->order == y->order;
+    bool same = x->build && y->build && !x->native && !y->native && x->adasum == y->adasum &&
+                x->packs == y->packs && x->order == y->order;
     for (ask.me = 0; ask.me < ask.n && same; ask.me++) {
         sk_arena tmp = {0};
         sk_steps l, m;
@@ -334,13 +334,18 @@ static sk_status time_joined(sk_arena *a, asked *q, sk_coll_timing *times)
     return st;
 }
 
+static sk_status time_points(sk_arena *a, asked *q, sk_coll_timing *times)
+{
+    if (q->boot.n_ranks > 1) return time_joined(a, q, times);
+    return sk_time_colls(q->points.v, q->points.n, times);
+}
+
 static sk_status time_and_show(sk_arena *a, asked *q, const char *format)
 {
     sk_coll_timing *times = sk_many(a, sk_coll_timing, q->points.n);
     sk_table t = {.arena = a, .head = columns, .n_cols = COLS};
     int64_t wrong = 0;
-    if (q->boot.n_ranks > 1) SK_TRY(time_joined(a, q, times));
-    else SK_TRY(sk_time_colls(q->points.v, q->points.n, times));
+    SK_TRY(time_points(a, q, times));
     if (q->boot.rank) return SK_OK; /* rank 0 has the same */
     for (int i = 0; i < q->points.n; i++) {
         add_row(&t, &q->machine, &q->points.v[i], &times[i]);
@@ -351,8 +356,41 @@ static sk_status time_and_show(sk_arena *a, asked *q, const char *format)
     return SK_OK;
 }
 
+/* The choice and the best of each row once more, one after the other: the median of their ratios
+ * is not that of a best which was lucky. */
+static sk_status time_pairs(sk_arena *a, asked *q, const sk_choice_times *t, sk_choice_row *rows,
+                            int n)
+{
+    double ratio[SK_CHOICE_TURNS];
+    int pairs = 0, at = 0;
+    q->points.n = 0;
+    q->points.v = NULL;
+    q->points.cap = 0;
+    for (int i = 0; i < n; i++) pairs += rows[i].chosen != rows[i].best;
+    for (int turn = 0; turn < SK_CHOICE_TURNS; turn++)
+        for (int i = 0; i < n; i++) {
+            if (rows[i].chosen == rows[i].best) continue;
+            *(sk_coll_spec *)sk_push(a, &q->points) = t->spec[rows[i].chosen];
+            *(sk_coll_spec *)sk_push(a, &q->points) = t->spec[rows[i].best];
+        }
+    if (!pairs) return SK_OK;
+    sk_coll_timing *times = sk_many(a, sk_coll_timing, q->points.n);
+    SK_TRY(time_points(a, q, times));
+    for (int i = 0; i < n; i++) {
+        if (rows[i].chosen == rows[i].best) continue;
+        for (int turn = 0; turn < SK_CHOICE_TURNS; turn++) {
+            const sk_coll_timing *two = &times[2 * (turn * pairs + at)];
+            ratio[turn] = two[0].median / two[1].median;
+        }
+        rows[i].ratio = sk_choice_median(ratio, SK_CHOICE_TURNS);
+        at++;
+    }
+    return SK_OK;
+}
+
 static sk_status show_choice(sk_arena *a, asked *q, const char *format)
 {
+    sk_choice_row *rows = NULL;
     int n = q->points.n, all = SK_CHOICE_TURNS * n;
     sk_coll_timing *times = sk_many(a, sk_coll_timing, all);
     sk_choice_times t = {
@@ -365,14 +403,15 @@ static sk_status show_choice(sk_arena *a, asked *q, const char *format)
     }
     t.spec = q->points.v;
     if (q->boot.n_hosts > 1) t.host_of = q->boot.host_of;
-    if (q->boot.n_ranks > 1) SK_TRY(time_joined(a, q, times));
-    else SK_TRY(sk_time_colls(q->points.v, all, times));
+    SK_TRY(time_points(a, q, times));
     for (int i = 0; i < all; i++)
         if (times[i].wrong)
             return sk_fail(SK_EBUG, "%lld elements of %s by %s came out wrong",
                            (long long)times[i].wrong, sk_coll_names[t.spec[i].kind],
                            sk_algorithm_name(t.spec[i].algorithm));
-    return q->boot.rank ? SK_OK : sk_choice_show(a, &t, format);
+    n = sk_choice_rows(a, &t, &rows);
+    SK_TRY(time_pairs(a, q, &t, rows, n));
+    return q->boot.rank ? SK_OK : sk_choice_show(a, &t, rows, n, format);
 }
 
 /* --- fitting --- */
@@ -390,10 +429,11 @@ static sk_status can_fit(const asked *q)
                        sk_algorithm_name(s->algorithm));
     }
     if (b->n_ranks < 2 || b->n_hosts < 2 || b->n_hosts == b->n_ranks) return SK_OK;
-    return sk_fail(SK_EUSAGE,
-                   "bench: --fit wants links of one kind, and %d ranks are on %d hosts; one rank of "
-                   "each host is needed, or ranks of one host",
-                   b->n_ranks, b->n_hosts);
+    return sk_fail(
+        SK_EUSAGE,
+        "bench: --fit wants links of one kind, and %d ranks are on %d hosts; one rank of "
+        "each host is needed, or ranks of one host",
+        b->n_ranks, b->n_hosts);
 }
 
 static sk_status show_fit(sk_arena *a, asked *q, const char *format)
@@ -401,8 +441,7 @@ static sk_status show_fit(sk_arena *a, asked *q, const char *format)
     sk_coll_timing *times = sk_many(a, sk_coll_timing, q->points.n);
     sk_fit_times t = {q->points.v, times, q->points.n, q->boot.n_hosts > 1};
     SK_TRY(can_fit(q));
-    if (q->boot.n_ranks > 1) SK_TRY(time_joined(a, q, times));
-    else SK_TRY(sk_time_colls(q->points.v, q->points.n, times));
+    SK_TRY(time_points(a, q, times));
     if (q->boot.rank) return SK_OK;
     SK_TRY(sk_fit_show(a, &t, format, &q->machine));
     q->machine.doc = "links fitted to times by skein bench coll --fit";

@@ -81,8 +81,7 @@ static double over(double x, double y) { return y > 0 ? x / y : 0; }
 static void show_numbers(FILE *to, const sk_fit_times *t, const sk_fit *f, const sk_fit *g)
 {
     const double *x = f->number, *y = g->number;
-    fprintf(to,
-            "alpha-beta: alpha %.4g us, each %.4g us, %.4g MB/s, incast %.3g, adds %.4g MB/s",
+    fprintf(to, "alpha-beta: alpha %.4g us, each %.4g us, %.4g MB/s, incast %.3g, adds %.4g MB/s",
             1e6 * x[SK_LOGGP_LATENCY], 1e6 * x[SK_LOGGP_OVERHEAD], over(1e-6, x[SK_LOGGP_BYTE]),
             over(x[SK_LOGGP_INCAST], x[SK_LOGGP_BYTE]), over(1e-6, x[SK_LOGGP_SUM]));
     show_error(to, t, f);

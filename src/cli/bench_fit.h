@@ -1,4 +1,5 @@
-/* bench_fit.h - links of a machine fitted to timed collectives, by two models, with the error of each.
+/* bench_fit.h - links of a machine fitted to timed collectives, by two models, with the error of
+ * each.
  */
 #ifndef SK_CLI_BENCH_FIT_H
 #define SK_CLI_BENCH_FIT_H

@@ -76,8 +76,8 @@ double sk_shm_price(const sk_costs *c, sk_coll_kind kind, int n, int64_t bytes)
 /* What one member does in a list, and what of it leaves its host. */
 typedef struct count {
     int rounds, rounds_out, messages, messages_out;
-    int came_out;            /* streams from other hosts: those that send to it in a round */
-    double moved, moved_out; /* cells */
+    int came_out;               /* streams from other hosts: those that send to it in a round */
+    double moved, moved_out;    /* cells */
     int round, round_out, peer; /* of the step before; the sender of the receive before */
 } count;
 

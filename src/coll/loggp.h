@@ -1,20 +1,18 @@
 /* loggp.h - the lists of all members played message by message, by LogGP (Alexandrov et al. 1995).
  *
- * Beside the closed form of coll/choose.h, which asks only the busiest member for rounds, messages and
- * bytes, this one follows every message.  A message of S bytes:
+ * Beside the closed form of coll/choose.h, which asks only the busiest member for rounds, messages
+ * and bytes, this one follows every message.  A message of S bytes:
  *
- *     sender    o of its core; then its link out carries the message for S G, and the next one begins
- *               g after the last byte
- *     way       L
- *     receiver  its link in carries it for S G, one message after the other as they come, g between
- *               them; then o of its core, and S gamma where it is added
+ *     sender    o of its core; then its link out carries the message for S G, and the next one
+ * begins g after the last byte way       L receiver  its link in carries it for S G, one message
+ * after the other as they come, g between them; then o of its core, and S gamma where it is added
  *
  * A member begins a round when its messages of the round before have come.  So ranks may run ahead
  * of each other, and several messages to one member queue up: what rounds times alpha does not see.
  * What streams that meet lose on top of that (incast, coll/choose.h) is counted here, too.
  *
- * A link between hosts may have a bucket of tokens (burst): so many bytes of a call it carries in no
- * time, as it was idle before, and what it could have carried while it is idle within the call.
+ * A link between hosts may have a bucket of tokens (burst): so many bytes of a call it carries in
+ * no time, as it was idle before, and what it could have carried while it is idle within the call.
  *
  * The counts on the longest way tell which number makes how much of the time: it is their product
  * with the machine's numbers, exactly, so numbers can be fitted to measured times

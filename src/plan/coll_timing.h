@@ -43,9 +43,9 @@ typedef struct sk_coll_spec {
 
 typedef struct sk_coll_timing {
     double median, p10, p90; /* seconds of one call */
-    double start; /* seconds of a core that START takes, which sends the first round of a list; mean of
-                     all ranks.  0: in the heaps */
-    int64_t wrong;           /* elements, over all ranks */
+    double start; /* seconds of a core that START takes, which sends the first round of a list; mean
+                     of all ranks.  0: in the heaps */
+    int64_t wrong; /* elements, over all ranks */
     int samples, batch;
 } sk_coll_timing;
 

@@ -153,7 +153,7 @@ static sk_status enough(const sk_fit_point *v, int n)
 
 sk_status sk_fit_alpha_beta(sk_arena *a, const sk_fit_point *v, int n, sk_fit *out)
 {
-    double *row = sk_many(a, double, (int64_t)n * N);
+    double *row = sk_many(a, double, (int64_t)n *N);
     *out = (sk_fit){.median = 0};
     SK_TRY(enough(v, n));
     for (int i = 0; i < n; i++) {
@@ -180,7 +180,7 @@ static void turn(const sk_fit_point *v, int n, const double *number, double *row
 
 sk_status sk_fit_loggp(sk_arena *a, const sk_fit_point *v, int n, double overhead, sk_fit *out)
 {
-    double *row = sk_many(a, double, (int64_t)n * N);
+    double *row = sk_many(a, double, (int64_t)n *N);
     sk_fit now;
     SK_TRY(sk_fit_alpha_beta(a, v, n, &now));
     *out = now; /* where the way begins: L and g from alpha and each */

@@ -1,4 +1,5 @@
-/* price_fit.h - the numbers of links, fitted to what collectives took, and how far off that leaves them.
+/* price_fit.h - the numbers of links, fitted to what collectives took, and how far off that leaves
+ * them.
  *
  * Both models of coll/choose.h and coll/loggp.h are sums of numbers times counts, so fitting one is
  * least squares of relative errors with no number below zero.  The counts of a closed form do not

@@ -579,9 +579,9 @@ static void any_orders(void)
         sk_coll_ask a = ask_for(SK_ALLREDUCE, n, n);
         a.any_order = true;
         int at = sk_choose(&c, &a, n, SK_SUM, 1 << 22, NULL);
-        double tree = sk_call_price(&c, sk_choose(&c, &(sk_coll_ask){.kind = a.kind, .n = n}, n,
-                                                  SK_SUM, 1 << 22, NULL),
-                                    &a, n, 1 << 22);
+        double tree = sk_call_price(
+            &c, sk_choose(&c, &(sk_coll_ask){.kind = a.kind, .n = n}, n, SK_SUM, 1 << 22, NULL), &a,
+            n, 1 << 22);
         check(sk_call_price(&c, at, &a, n, 1 << 22) <= tree, "any order is no dearer", at, n);
         if (sk_power_of_two(n)) continue;
         check(at == sk_coll_find("circulant"), "n is no power of two", at, n);

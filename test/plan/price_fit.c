@@ -1,10 +1,10 @@
-/* price_fit.c - LogGP: what lists take when they are played, numbers recovered from times, and choices
- * held against played times.
+/* price_fit.c - LogGP: what lists take when they are played, numbers recovered from times, and
+ * choices held against played times.
  *
- * Played: closed forms where they are exact; the counts of the longest way times the numbers are the
- * time.  Fitted: times made by known numbers give these numbers back, in both models, and the error
- * that is stated is that of the noise.  Chosen: over a grid of members, hosts, sizes and machines the
- * choice is within 5 % of the best list that is played. */
+ * Played: closed forms where they are exact; the counts of the longest way times the numbers are
+ * the time.  Fitted: times made by known numbers give these numbers back, in both models, and the
+ * error that is stated is that of the noise.  Chosen: over a grid of members, hosts, sizes and
+ * machines the choice is within 5 % of the best list that is played. */
 #include "plan/price_fit.h"
 #include "plan/machine.h"
 
@@ -73,10 +73,11 @@ static void playing(void)
     double hop = v[SK_LOGGP_LATENCY] + 2 * v[SK_LOGGP_OVERHEAD];
     for (int n = 2; n <= 12; n++) {
         double part = 12000, s = n * part;
-        double want = 2 * (n - 1) * (hop + part * v[SK_LOGGP_BYTE]) +
-                      (n - 1) * part * v[SK_LOGGP_SUM];
+        double want =
+            2 * (n - 1) * (hop + part * v[SK_LOGGP_BYTE]) + (n - 1) * part * v[SK_LOGGP_SUM];
         near(played(v, "ring", SK_ALLREDUCE, n, (int64_t)s), want, 1e-12, "ring");
-        /* everybody to everybody: a link carries n - 1 messages, g apart; the last is taken alone */
+        /* everybody to everybody: a link carries n - 1 messages, g apart; the last is taken alone
+         */
         double more = n > 2 ? log2(n - 1) * v[SK_LOGGP_INCAST] : 0;
         want = hop + (n - 1) * part * (v[SK_LOGGP_BYTE] + more) + (n - 2) * v[SK_LOGGP_GAP];
         near(played(v, "direct", SK_ALLGATHER, n, (int64_t)s), want, 1e-12, "direct");
@@ -158,7 +159,9 @@ static void recovered(void)
             int count = points(want, true, n, 0, v);
             check(!sk_fit_loggp(&arena, v, count, want[SK_LOGGP_OVERHEAD], &f), "fit", 1, 0);
             for (int j = 0; j < SK_LOGGP_N; j++)
-                check(fabs(f.number[j] - want[j]) <= 1e-4 * want[j] + 1e-3 * want[SK_LOGGP_LATENCY] * (j == SK_LOGGP_GAP) + 1e-13,
+                check(fabs(f.number[j] - want[j]) <=
+                          1e-4 * want[j] + 1e-3 * want[SK_LOGGP_LATENCY] * (j == SK_LOGGP_GAP) +
+                              1e-13,
                       "a number of LogGP", f.number[j], want[j]);
             check(f.median < 1e-6 && f.worst < 1e-4, "no error", f.worst, 0);
             double plain[SK_LOGGP_N];
@@ -243,7 +246,8 @@ static void choices(void)
     for (int k = 0; k < COUNT(machines); k++)
         for (int i = 0; i < COUNT(members); i++)
             for (int hosts = members[i]; hosts >= 2; hosts--)
-                for (int s = 0; s < COUNT(sizes) * COUNT(kinds) * 2 && members[i] % hosts == 0; s++) {
+                for (int s = 0; s < COUNT(sizes) * COUNT(kinds) * 2 && members[i] % hosts == 0;
+                     s++) {
                     sk_costs c = sk_costs_preset;
                     const double *v = machines[k];
                     c.between = (sk_link){.alpha = v[SK_LOGGP_LATENCY],
