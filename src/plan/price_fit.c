@@ -151,6 +151,14 @@ static sk_status enough(const sk_fit_point *v, int n)
                    n, sizes ? "several sizes" : "one size", SK_FIT_LEAST);
 }
 
+/* Sums grow as bytes do: only what moves without adding tells them apart. */
+static bool tells_sums(const sk_fit_point *v, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!sk_kind_sums(v[i].ask.kind)) return true;
+    return false;
+}
+
 sk_status sk_fit_alpha_beta(sk_arena *a, const sk_fit_point *v, int n, sk_fit *out)
 {
     double *row = sk_many(a, double, (int64_t)n *N);
@@ -158,6 +166,7 @@ sk_status sk_fit_alpha_beta(sk_arena *a, const sk_fit_point *v, int n, sk_fit *o
     SK_TRY(enough(v, n));
     for (int i = 0; i < n; i++) {
         count_closed(&v[i], &row[(int64_t)i * N]);
+        if (!tells_sums(v, n)) row[i * N + SK_LOGGP_SUM] = 0;
         for (int j = 0; j < N; j++) row[i * N + j] /= v[i].seconds;
     }
     sk_fit_rows(row, n, N, out->number);
@@ -174,6 +183,7 @@ static void turn(const sk_fit_point *v, int n, const double *number, double *row
         double rest = v[i].seconds - at[SK_LOGGP_OVERHEAD] * number[SK_LOGGP_OVERHEAD];
         rest = fmax(rest, v[i].seconds / 100); /* o alone is more than all of it */
         at[SK_LOGGP_OVERHEAD] = 0;
+        if (!tells_sums(v, n)) at[SK_LOGGP_SUM] = 0;
         for (int j = 0; j < N; j++) at[j] /= rest;
     }
 }

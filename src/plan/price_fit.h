@@ -10,7 +10,8 @@
  *     LogGP        L, g, G, G incast, gamma; o is measured (sk_coll_timing.start): no time of a
  *                  whole call tells it from L
  *
- * All members are on hosts of their own. */
+ * Gamma stays 0 where all points add, since sums then grow as bytes do.  All members are on hosts
+ * of their own. */
 #ifndef SK_PLAN_PRICE_FIT_H
 #define SK_PLAN_PRICE_FIT_H
 
