@@ -281,6 +281,8 @@ machine() { # rate
     cat >"$work/machine" <<END
 like: cpu
 flops: $flops
+memory_rate: $(awk -v f="$flops" 'BEGIN { printf "%.3e", 1e10 * f / 8e10 }')
+overhead: $(awk -v f="$flops" 'BEGIN { printf "%.3e", 1e-6 * 8e10 / f }')
 name: four hosts at $1
 ranks_per_host: 1
 burst_between: $(bucket "$1")
@@ -295,7 +297,8 @@ alpha_between: $(awk -v d="$delay" 'BEGIN { print 1e-4 + d / 1e3 }')
 END
 }
 
-# The one number that is measured for simulations: operations a second, from steps of replicas that send nothing.
+# The one number of a rank that is measured for simulations: operations a second, from steps of replicas that send nothing.  Ranks
+# that share cores have that part of all they would do alone: bytes of memory a second and instructions, too (machine).
 flops=8e10
 fit_flops() {
     local measured run="$work/run"
