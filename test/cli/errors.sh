@@ -62,6 +62,11 @@ case_of 64 "nowhere" list nowhere
 case_of 64 "-o xml" list -o xml
 case_of 64 "trian|did you mean 'train'" help trian
 case_of 64 "learning_rate|optim.lr" help learning_rate
+case_of 64 "adamm|did you mean 'adamw'" help adamm
+case_of 64 "muno|did you mean 'muon'" help muno
+case_of 64 "cosin|did you mean 'cosine'" help cosin
+case_of 64 'optim.lrr|did you mean "optim.lr"' help optim.lrr
+case_of 64 "'qqqqqqqqq'; skein --help lists commands, skein list all parts" help qqqqqqqqq
 case_of 64 "one word too many" version 3
 
 # ---- help by command and by key; a list for programs
@@ -79,6 +84,8 @@ said_of "usage: skein train|optim.lr" help train
 said_of "skein bench step" help bench step
 said_of "peak learning rate (|adagrad 0.01;" help optim.lr
 said_of "ckpt.every|ckpt.keep" help ckpt
+said_of "noise:LEAST-MOST|optim.batch_scaling=sqrt" help train.batch_schedule
+said_of "STEP: LAYOUT|dp=2 tp=2" help train.relayout
 said_of 'tp=N|tensor parallel|layout="tp=2"' help tp
 said_of 'zero=0|1 shards optimizer state|layout="dp=2 zero=3"' help zero=3
 said_of 'empty: dp=RANKS|tp=N|copy=N|doc/layout.md' help layout
