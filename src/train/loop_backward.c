@@ -197,8 +197,7 @@ static sk_status write_file(file *f, int dir, const char *name)
         st = sk_st_write(&w, f->data[i], (size_t)(f->t[i].end - f->t[i].begin));
     if (st) sk_st_drop(&w);
     else st = sk_st_finish(&w);
-    if (!st && renameat(dir, tmp, dir, name))
-        st = sk_fail(SK_EIO, "%s", strerror(errno));
+    if (!st && renameat(dir, tmp, dir, name)) st = sk_fail(SK_EIO, "%s", strerror(errno));
     return st;
 }
 

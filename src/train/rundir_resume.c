@@ -204,15 +204,14 @@ static void same_rate(sk_arena *a, const sk_job *job, const sk_training *t, cons
     if (!x->steps || !steps || x->steps == steps || step >= steps) return;
     if (sk_setup_rates(job, x->steps, &was) || sk_setup_rates(job, steps, &is)) return;
     int64_t at = x->progress > 0 ? (int64_t)x->progress : step;
-    double before = at > 0 ? sk_lr_at(&was, at - 1) : 0, now = sk_lr_at(&is, at);
-    double next = at < x->steps ? sk_lr_at(&was, at) : before;
-    if (fabs(now - next) <= JUMP * fmax(now, next)) return;
+    if (at < 1) return;
+    double before = sk_lr_at(&was, at - 1), other = sk_lr_at(&is, at - 1);
+    if (fabs(before - other) <= JUMP * fmax(before, other)) return;
     *note = sk_print(a,
                      "%s\ntrain.steps was %lld and is %lld: optim.schedule=%s goes by it, and the "
                      "learning rate jumps from %.3g to %.3g at step %lld%s",
-                     *note, (long long)x->steps, (long long)steps, job->schedule, before, now,
-                     (long long)step + 1,
-                     *job->groups ? " (of optim.lr)" : "");
+                     *note, (long long)x->steps, (long long)steps, job->schedule, before,
+                     sk_lr_at(&is, at), (long long)step + 1, *job->groups ? " (of optim.lr)" : "");
 }
 
 /* A run that is beyond its end would only have its config.yaml changed. */

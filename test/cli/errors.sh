@@ -114,6 +114,12 @@ case_of 64 "-o xml" doctor -o xml
 
 # ---- a config file: the place and the nearest name
 printf 'model: tiny\noptim:\n  learning_rat: 3\n' >typo.yaml
+printf 'optim: {betas: [0.8, 0.9]}\n' >betas.yaml
+said_of "warning   a side of 'h.0.qkv.w' is 96 long, above max_dim=50 (so in 5 others): shampoo has no preconditioner" \
+    train "${small[@]}" optim.name=shampoo optim.max_dim=50 train.steps=1 run=sides
+said_of "warning   optim.betas of betas.yaml: muon has no such key; optim.groups=\"rest: adamw betas=[0.8, 0.9]\" gives it to adamw" \
+    train "${small[@]}" betas.yaml optim.name=muon train.steps=1 run=betas
+case_of 78 "schedulefree takes no other than constant" plan model=tiny optim.groups="matrix: schedulefree, rest: adamw"
 case_of 78 "optim.clip=0 is needed|pipedream" plan model=llama-tiny layout="pp=2 micro=4 schedule=pipedream"
 case_of 78 "train.dtype=bf16 is needed" plan model=llama-tiny optim.clip=0 train.dtype=f16 layout="pp=2 micro=4 schedule=pb"
 case_of 78 "mpi does not sum bf16|train.dtype=f32" plan model=tiny layout="dp=2" comm.algorithm=mpi train.dtype=bf16
@@ -130,6 +136,8 @@ case_of 78 "has 3 ranks, the run has 1" simulate model=tiny train.relayout="5: d
 case_of 78 "leave out 'offload=state'" simulate model=switch-tiny train.dropless=1 layout=offload=state
 case_of 78 "leave out 'offload=state'" simulate model=tiny layout="offload=state gist=50"
 case_of 78 "in f32|train.dtype is bf16" plan model=tiny order=canonical train.dtype=bf16
+case_of 78 "a step of sam takes two gradients|1f1b" plan model=llama-tiny optim.name=sam layout="pp=2 micro=4 schedule=pipedream"
+case_of 78 "untie it" plan model=tiny layout="pp=2 micro=4 schedule=pipedream"
 case_of 78 "untie it" plan model=tiny optim.clip=0 layout="pp=2 micro=4 schedule=pipedream"
 case_of 78 "typo.yaml:3:3|optim.learning_rat" train typo.yaml
 printf 'model: tiny\ntrain:\n  stepz: 3\n' >typo2.yaml

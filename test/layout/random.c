@@ -790,7 +790,12 @@ static const pair known[] = {
     {"gpt2 layers=2 b=8 steps=5 optim=adamw matrix=kfac all_kron=1", "dp=2 zero=1 tp=2"},
     {"llama layers=2 b=8 steps=5 optim=muon first=1", "dp=2 zero=2; canonical order"},
     {"gpt2 layers=2 b=8 steps=5 optim=kfac first=1", "pp=2 dp=2 micro=2"},
+    /* fast order cannot decide it, and canonical order measures no noise of tied weights */
+    {"switch layers=2 keys=2 f=8 v=11 x=4 tie=1 b=6 t=5 steps=5 noise=1 optim=soap experts=3 "
+     "choices=2",
+     "dp=3"},
 };
+enum { KNOWN_UNDECIDED = 1 };
 
 /* As many pairs at a time as there are cores on the smallest machine that is used. */
 enum { AT_A_TIME = 2 };
@@ -816,7 +821,7 @@ static int run_pairs(int n, bool all_features)
            "%d refused with %d kinds of refusals, %d undecided, %d bad\n",
            n, (unsigned long long)seed, t.seen.n, t.worst, t.end[REFUSED], t.refusals.n,
            t.end[UNDECIDED], t.bad);
-    return t.bad || t.end[REFUSED] > n / 4 || t.end[UNDECIDED] > n / 20;
+    return t.bad || t.end[REFUSED] > n / 4 || t.end[UNDECIDED] > n / 20 + KNOWN_UNDECIDED;
 }
 
 static int run_one(const char *model, const char *layout)
