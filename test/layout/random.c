@@ -8,6 +8,10 @@
  * rank on the same kind of device, which must be near to the CPU.  Where ranks keep one copy of the
  * weights (replica), every bit is that of the same ranks with copies of their own.
  *
+ * Batches and layouts that change on the way are not drawn: these are phases of a run
+ * (train/relayout.h), which has more than the programs that are run here; test/train/batches.sh
+ * draws them.
+ *
  *     layout_random [--features] [SEED [COUNT]]     seed 1; 30 pairs, 800 with SKEIN_LONG
  *     layout_random --pair "MODEL" "LAYOUT"         one pair; both texts as they are printed here
  *
