@@ -63,7 +63,7 @@ case_of 64 "-o xml" list -o xml
 case_of 64 "trian|did you mean 'train'" help trian
 case_of 64 "learning_rate|optim.lr" help learning_rate
 case_of 64 "adamm|did you mean 'adamw'" help adamm
-case_of 64 "muno|did you mean 'muon'" help muno
+case_of 64 "muno|or 'muon'?" help muno
 case_of 64 "cosin|did you mean 'cosine'" help cosin
 case_of 64 'optim.lrr|did you mean "optim.lr"' help optim.lrr
 case_of 64 "'qqqqqqqqq'; skein --help lists commands, skein list all parts" help qqqqqqqqq
