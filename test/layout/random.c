@@ -805,7 +805,7 @@ static const pair known[] = {
     {"gpt2 layers=2 b=8 steps=5 optim=kfac first=1", "pp=2 dp=2 micro=2"},
     /* rank 1 leaves half of the norm; fast order cannot decide the next, and canonical order
        measures no noise of tied weights */
-    {"qwen2 keys=4 v=34 t=6", "mesh ep=2; split be over ep; grads=powersgd:1 feedback"},
+    {"qwen2 keys=4 v=34 t=6 optim=adamw", "mesh ep=2; split be over ep; grads=powersgd:1 feedback"},
     {"switch layers=2 keys=2 f=8 v=11 x=4 tie=1 b=6 t=5 steps=5 noise=1 optim=soap experts=3 "
      "choices=2",
      "dp=3"},
