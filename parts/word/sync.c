@@ -309,24 +309,63 @@ static bool claims(const sk_word_ask *ask)
     return ask->optim && sk_layout_any_local(ask->layout);
 }
 
-/* An axis that splits the batch alone and does not shard. */
-static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
+static bool may_draw(const sk_layout *l, int a)
+{
+    return !strcmp(l->split[a], "b") && l->mesh.size[a] > 1 && a != l->shard_axis &&
+           !*l->sync[a].name;
+}
+
+static const char *draw_way(sk_dice *d)
 {
     static const char *const ways[] = {"local:2",          "local:3",
                                        "diloco:2",         "diloco:3:momentum=0.5",
-                                       "elastic:2",        "stream:2:fragments=2",
-                                       "stream:4:mix=0.2", "gossip",
-                                       "gossip:2",         "postlocal:2@2"};
+                                       "elastic:2",        "elastic:3:beta=0.5",
+                                       "stream:2:fragments=2",
+                                       "stream:4:mix=0.2", "stream:3:fragments=1",
+                                       "gossip",           "gossip:2",
+                                       "postlocal:2@2",    "postlocal:3@1"};
+    return ways[sk_dice_pick(d, 0, (int)(sizeof ways / sizeof *ways) - 1)];
+}
+
+static void add(char phrase[SK_WORD_TEXT], const char *text)
+{
+    size_t at = strlen(phrase);
+    snprintf(phrase + at, SK_WORD_TEXT - at, "%s", text);
+}
+
+/* Any codec, also those that the way refuses: a phrase that is no layout is not taken. */
+static void draw_codec(sk_dice *d, char phrase[SK_WORD_TEXT])
+{
+    char text[64];
+    int n = 0;
+    while (sk_codec_parts[n]) n++;
+    const sk_codec *c = sk_codec_parts[sk_dice_pick(d, 0, n - 1)];
+    snprintf(text, sizeof text, ":codec=%s", c->name);
+    add(phrase, text);
+    snprintf(text, sizeof text, ":%g", sk_dice_one_in(d, 2) ? c->value_usual : c->value_most / 2);
+    if (c->value_name) add(phrase, text);
+    if (c->needs_feedback || sk_dice_one_in(d, 2)) add(phrase, ":feedback");
+}
+
+/* One axis that splits the batch alone and does not shard, or all of them, each by a way of its
+ * own. */
+static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
+{
+    bool all = sk_dice_one_in(d, 3);
     int axis = -1;
     for (int a = 0; a < l->mesh.n; a++)
-        if (!strcmp(l->split[a], "b") && l->mesh.size[a] > 1 && a != l->shard_axis &&
-            !*l->sync[a].name && (axis < 0 || sk_dice_one_in(d, 2)))
-            axis = a;
+        if (may_draw(l, a) && (axis < 0 || sk_dice_one_in(d, 2))) axis = a;
     if (axis < 0 || !sk_dice_one_in(d, 4)) return false;
-    const char *way = ways[sk_dice_pick(d, 0, (int)(sizeof ways / sizeof *ways) - 1)];
-    bool brief = !strcmp(l->mesh.name[axis], "dp") && sk_dice_one_in(d, 2);
-    if (brief) snprintf(phrase, SK_WORD_TEXT, "sync=%s", way);
-    else snprintf(phrase, SK_WORD_TEXT, "synchronize %s by %s", l->mesh.name[axis], way);
+    bool brief = !all && !strcmp(l->mesh.name[axis], "dp") && sk_dice_one_in(d, 2);
+    *phrase = 0;
+    for (int a = 0; a < l->mesh.n; a++) {
+        if (all ? !may_draw(l, a) : a != axis) continue;
+        if (brief) add(phrase, "sync=");
+        else add(phrase, *phrase ? "; synchronize " : "synchronize ");
+        if (!brief) add(phrase, l->mesh.name[a]), add(phrase, " by ");
+        add(phrase, draw_way(d));
+        if (sk_dice_one_in(d, 3)) draw_codec(d, phrase);
+    }
     return true;
 }
 

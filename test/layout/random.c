@@ -113,7 +113,12 @@ static sk_layout layout_of(const sk_trial *t)
     return l;
 }
 
-static bool is_coded(const sk_layout *l) { return *l->weights_as || *l->grads_as || l->own_grads; }
+static bool is_coded(const sk_layout *l)
+{
+    bool changes = false;
+    for (int a = 0; a < l->mesh.n; a++) changes |= *l->sync[a].codec != 0;
+    return changes || *l->weights_as || *l->grads_as || l->own_grads;
+}
 
 /* Sums of absolute values of what the backward pass tells.  A drawn label can be another one. */
 static bool extras_near(const sk_trial *one, const sk_trial *many, bool codes, outcome *o)
@@ -662,6 +667,19 @@ static void model_features(counts *c, const pair *p, const sk_trial *t)
         count_f(c, p, "norms by way %d of sk_norms_by", t->norms_by);
 }
 
+static void sync_features(counts *c, const pair *p, const sk_layout *l)
+{
+    int n = 0;
+    for (int a = 0; a < l->mesh.n; a++) {
+        const sk_axis_sync *s = &l->sync[a];
+        if (!*s->name) continue;
+        count_f(c, p, "sync %s", s->name);
+        if (*s->codec) count_f(c, p, "sync codec %s%s", s->codec, s->feedback ? ", feedback" : "");
+        n++;
+    }
+    if (n > 1) count(c, "sync of two axes", p);
+}
+
 static void features(counts *c, const pair *p, const outcome *o)
 {
     sk_trial t;
@@ -679,6 +697,7 @@ static void features(counts *c, const pair *p, const outcome *o)
     if (*l.recompute)
         count_f(c, p, "recompute %s%s", l.recompute, l.recompute_blocks ? ", some blocks" : "");
     if (*l.weights_as) count_f(c, p, "weights as %s", l.weights_as);
+    sync_features(c, p, &l);
     if (*l.grads_as) count_f(c, p, "grads as %s%s", l.grads_as, l.feedback ? ", feedback" : "");
     for (int w = 0; w < SK_N_OFFLOAD_KINDS; w++)
         if (l.home[w])
