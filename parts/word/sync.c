@@ -317,13 +317,19 @@ static bool may_draw(const sk_layout *l, int a)
 
 static const char *draw_way(sk_dice *d)
 {
-    static const char *const ways[] = {"local:2",          "local:3",
-                                       "diloco:2",         "diloco:3:momentum=0.5",
-                                       "elastic:2",        "elastic:3:beta=0.5",
+    static const char *const ways[] = {"local:2",
+                                       "local:3",
+                                       "diloco:2",
+                                       "diloco:3:momentum=0.5",
+                                       "elastic:2",
+                                       "elastic:3:beta=0.5",
                                        "stream:2:fragments=2",
-                                       "stream:4:mix=0.2", "stream:3:fragments=1",
-                                       "gossip",           "gossip:2",
-                                       "postlocal:2@2",    "postlocal:3@1"};
+                                       "stream:4:mix=0.2",
+                                       "stream:3:fragments=1",
+                                       "gossip",
+                                       "gossip:2",
+                                       "postlocal:2@2",
+                                       "postlocal:3@1"};
     return ways[sk_dice_pick(d, 0, (int)(sizeof ways / sizeof *ways) - 1)];
 }
 
@@ -351,11 +357,11 @@ static void draw_codec(sk_dice *d, char phrase[SK_WORD_TEXT])
  * own. */
 static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
 {
-    bool all = sk_dice_one_in(d, 3);
+    bool all = sk_dice_one_in(d, 2);
     int axis = -1;
     for (int a = 0; a < l->mesh.n; a++)
         if (may_draw(l, a) && (axis < 0 || sk_dice_one_in(d, 2))) axis = a;
-    if (axis < 0 || !sk_dice_one_in(d, 4)) return false;
+    if (axis < 0 || !sk_dice_one_in(d, 3)) return false;
     bool brief = !all && !strcmp(l->mesh.name[axis], "dp") && sk_dice_one_in(d, 2);
     *phrase = 0;
     for (int a = 0; a < l->mesh.n; a++) {
@@ -364,7 +370,7 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
         else add(phrase, *phrase ? "; synchronize " : "synchronize ");
         if (!brief) add(phrase, l->mesh.name[a]), add(phrase, " by ");
         add(phrase, draw_way(d));
-        if (sk_dice_one_in(d, 3)) draw_codec(d, phrase);
+        if (sk_dice_one_in(d, 2)) draw_codec(d, phrase);
     }
     return true;
 }

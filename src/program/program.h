@@ -329,6 +329,8 @@ typedef struct sk_program {
     int n_sums;            /* the graph has these */
     int n_updates;         /* of every weight in a step */
     int64_t replicas_from; /* replicas have weights of their own from this step on */
+    bool apart;            /* from then on a step reports the numbers of its replica alone, which
+                              skips it alone: no replica waits for another between synchronisations */
     int phases;            /* how often a step runs the training section: step_phases.c */
     bool async;            /* updates happen before the sums of the step are known */
     bool late;  /* delayed updates: the optimizer runs during the next step, on the host */
@@ -389,6 +391,8 @@ typedef struct sk_compile_opts {
     sk_dtype state_type;        /* of the optimizer's state (kernel/optim.h); 0 is f32 */
     int64_t q8_least;           /* of fewer elements int8 state is f32; 0: SK_Q8_LEAST */
     bool late;                  /* a step's update runs beside the next step (ZeRO-Offload) */
+    bool all_told; /* each step ends with sums over all replicas, and all skip it together; else
+                      only where the loss scale moves (sk_program.apart) */
     bool noise;                 /* measure gradients of small batches (grad_noise.c) */
     sk_matrix_work matrix_work; /* optim.work */
     double ema;                 /* below 1: keep an average of the weights (averaged.c); 0: none */

@@ -425,10 +425,21 @@ int64_t sk_replicas_from(const sk_layout *l)
     return from;
 }
 
+/* The loss scale moves with what all replicas find.  Where replicas only send something in place of
+ * gradients their weights are alike, and a step is skipped by all. */
+bool sk_replicas_apart(const sk_lowering *e)
+{
+    bool scaled = false;
+    for (int i = 0; i < e->p->params.n; i++)
+        scaled |= e->p->params.v[i].tensor->type == SK_F16;
+    return sk_layout_any_local(e->l) && !sk_layout_alike(e->l) && !scaled && !e->opts->all_told;
+}
+
 sk_status sk_check_replicas(sk_lowering *e)
 {
     sk_program *p = e->p;
     p->replicas_from = sk_replicas_from(e->l);
+    p->apart = p->optim && sk_replicas_apart(e);
     if (p->optim && sk_layout_any_local(e->l) && !sk_layout_alike(e->l)) SK_TRY(replicas_fit(e));
     p->n_mean = p->n_train;
     while (p->n_mean < p->insts.n && p->insts.v[p->n_mean].mean) p->n_mean++;
