@@ -224,6 +224,49 @@ static sk_status codec_fits(const sk_axis_sync *s)
     return SK_OK;
 }
 
+/* Replicas along two axes.  An anchor is one for all replicas, so that ranks along the other axis
+ * must have the same weights when it moves: they have synchronised in the same step, before. */
+static sk_status pair_fits(const sk_layout *l, int a, int b)
+{
+    const sk_axis_sync *x = &l->sync[a], *y = &l->sync[b];
+    const sk_sync *outer = sk_sync_find(x->name), *other = sk_sync_find(y->name);
+    if (!outer->outer && !outer->pairs) return SK_OK;
+    const char *on = l->mesh.name[a], *beside = l->mesh.name[b];
+    if (outer->pairs)
+        return !other->outer && !other->pairs
+                   ? SK_OK
+                   : sk_fail(SK_ECONF,
+                             "layout: replicas along '%s' have partners (%s), and those along '%s' "
+                             "%s:%d; local:H goes with it",
+                             on, x->name, beside, y->name, y->every);
+    if (other->outer)
+        return sk_fail(SK_ECONF,
+                       "layout: %s:%d over '%s' and %s:%d over '%s' would each keep weights of the "
+                       "last synchronisation; over one of them take local:H",
+                       x->name, x->every, on, y->name, y->every, beside);
+    if (outer->fragments)
+        return sk_fail(SK_ECONF,
+                       "layout: %s:%d over '%s' sends changes when a step begins, before replicas "
+                       "along '%s' (%s:%d) have synchronised; diloco:%d goes with it",
+                       x->name, x->every, on, beside, y->name, y->every, x->every);
+    if (other->pairs || x->every % y->every)
+        return sk_fail(SK_ECONF,
+                       "layout: %s:%d over '%s' needs replicas along '%s' that have the same "
+                       "weights every %d steps, and %s:%d does not see to it; take local:H there, "
+                       "with an H that divides %d",
+                       x->name, x->every, on, beside, x->every, y->name, y->every, x->every);
+    return SK_OK;
+}
+
+static sk_status pairs_fit(const sk_layout *l)
+{
+    for (int a = 0; a < l->mesh.n; a++)
+        for (int b = 0; b < l->mesh.n; b++)
+            if (a != b && sk_layout_local(l, a) && sk_layout_local(l, b))
+                SK_TRY(pair_fits(l, a, b));
+    return SK_OK;
+}
+
 static sk_status check(const sk_layout *l)
 {
     for (int a = 0; a < l->mesh.n; a++) {
@@ -259,7 +302,7 @@ static sk_status check(const sk_layout *l)
                            l->sync[a].name, l->sync[a].every, name, (int)l->shard, name,
                            l->sync[a].name, l->sync[a].every);
     }
-    return SK_OK;
+    return pairs_fit(l);
 }
 
 static sk_status coding_fits(const sk_word_ask *ask)
@@ -315,13 +358,15 @@ static bool may_draw(const sk_layout *l, int a)
            !*l->sync[a].name;
 }
 
-static const char *draw_way(sk_dice *d)
+/* Beside replicas of another axis mostly what goes with all of theirs. */
+static const char *draw_way(sk_dice *d, bool beside)
 {
     static const char *const ways[] = {"local:2",
                                        "local:3",
                                        "diloco:2",
                                        "diloco:3:momentum=0.5",
                                        "elastic:2",
+                                       "elastic:4",
                                        "elastic:3:beta=0.5",
                                        "stream:2:fragments=2",
                                        "stream:4:mix=0.2",
@@ -330,7 +375,8 @@ static const char *draw_way(sk_dice *d)
                                        "gossip:2",
                                        "postlocal:2@2",
                                        "postlocal:3@1"};
-    return ways[sk_dice_pick(d, 0, (int)(sizeof ways / sizeof *ways) - 1)];
+    int last = beside ? 1 : (int)(sizeof ways / sizeof *ways) - 1;
+    return ways[sk_dice_pick(d, 0, last)];
 }
 
 static void add(char phrase[SK_WORD_TEXT], const char *text)
@@ -358,7 +404,7 @@ static void draw_codec(sk_dice *d, char phrase[SK_WORD_TEXT])
 static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
 {
     bool all = sk_dice_one_in(d, 2);
-    int axis = -1;
+    int axis = -1, n = 0;
     for (int a = 0; a < l->mesh.n; a++)
         if (may_draw(l, a) && (axis < 0 || sk_dice_one_in(d, 2))) axis = a;
     if (axis < 0 || !sk_dice_one_in(d, 3)) return false;
@@ -369,7 +415,7 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
         if (brief) add(phrase, "sync=");
         else add(phrase, *phrase ? "; synchronize " : "synchronize ");
         if (!brief) add(phrase, l->mesh.name[a]), add(phrase, " by ");
-        add(phrase, draw_way(d));
+        add(phrase, draw_way(d, n++ > 0));
         if (sk_dice_one_in(d, 2)) draw_codec(d, phrase);
     }
     return true;

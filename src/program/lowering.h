@@ -444,6 +444,7 @@ void sk_lower_sent(sk_lowering *e);
 
 /* grad_reduce.c: over all axes over which they are partial. */
 void sk_reduce_grads(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies);
+void sk_reduce_together(sk_lowering *e); /* what replicas sum before they are on their own */
 
 /* grad_rows.c: is a gradient summed over the axis as its rows that are not zeros; those of a list.
  */

@@ -315,11 +315,13 @@ static void with_partners(sk_lowering *e, int axis)
     }
 }
 
+/* Of two axes the one with an anchor comes last: then replicas along the other are alike. */
 void sk_lower_replica_sync(sk_lowering *e)
 {
-    for (int a = 0; a < e->l->mesh.n; a++) {
+    for (int k = 0; k < 2 * e->l->mesh.n; k++) {
+        int a = k % e->l->mesh.n;
         const sk_sync *s = sk_sync_of(e->l, a);
-        if (!s) continue;
+        if (!s || (s->outer != NULL) != (k >= e->l->mesh.n)) continue;
         e->at.sync = due(e->l, a, 0);
         if (s->outer) outer(e, a);
         else if (s->pairs) with_partners(e, a);

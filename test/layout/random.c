@@ -805,6 +805,17 @@ static const pair known[] = {
     {"gpt2 b=8 steps=5 optim=adamw noise=1 adascale=8", "dp=2 zero=1 micro=2"},
     {"llama b=8 steps=5 optim=sgd noise=1 adascale=4", "pp=2 dp=2 micro=2; canonical order"},
     {"gpt2 b=8 steps=5 device=cuda dtype=bf16 optim=adamw", "dp=2 tp=2 sync=stream:4"},
+    {"gpt2 b=8 steps=5 optim=adamw", "mesh hosts=2 dp=2; split b over hosts; split b over dp; "
+                                     "synchronize hosts by diloco:4; synchronize dp by local:2"},
+    {"llama b=8 steps=5 optim=sgd", "mesh hosts=2 dp=2; split b over hosts; split b over dp; "
+                                    "synchronize hosts by local:4; synchronize dp by local:2; "
+                                    "canonical order"},
+    {"qwen2 b=8 steps=5 device=cuda dtype=bf16 optim=adamw",
+     "mesh dp=2 hosts=2; split b over hosts; split b over dp; synchronize dp by gossip:2; "
+     "synchronize hosts by local:2"},
+    {"llama b=8 steps=5 tie=1 layers=2 optim=adamw",
+     "mesh pp=2 dp.2=2 dp=2; stages over pp; split b over dp.2; split b over dp; shard grads over "
+     "dp.2; micro 2; synchronize dp by postlocal:3@1; canonical order"},
     {"gpt2 layers=2 b=8 steps=5 optim=adamw matrix=kfac all_kron=1", "dp=2 zero=1 tp=2"},
     {"llama layers=2 b=8 steps=5 optim=muon first=1", "dp=2 zero=2; canonical order"},
     {"gpt2 layers=2 b=8 steps=5 optim=kfac first=1", "pp=2 dp=2 micro=2"},
