@@ -286,8 +286,9 @@ static sk_status check(const sk_layout *l)
                            "layout: sync=%s:%d has %d fragments, and one a step is synchronised; "
                            "take %s:%d or fewer fragments",
                            by->name, l->sync[a].every, parts, by->name, parts);
-        for (int b = 0; b < a && l->sync[a].from != l->sync[b].from; b++)
-            if (sk_layout_local(l, a) && sk_layout_local(l, b))
+        for (int b = 0; b < a; b++)
+            if (sk_layout_local(l, a) && sk_layout_local(l, b) &&
+                l->sync[a].from != l->sync[b].from)
                 return sk_fail(
                     SK_ECONF,
                     "layout: replicas along '%s' and '%s' begin at different steps, %lld "

@@ -432,8 +432,7 @@ int64_t sk_replicas_from(const sk_layout *l)
 bool sk_replicas_apart(const sk_lowering *e)
 {
     bool scaled = false;
-    for (int i = 0; i < e->p->params.n; i++)
-        scaled |= e->p->params.v[i].tensor->type == SK_F16;
+    for (int i = 0; i < e->p->params.n; i++) scaled |= e->p->params.v[i].tensor->type == SK_F16;
     return sk_layout_any_local(e->l) && !sk_layout_alike(e->l) && !scaled && !e->opts->all_told;
 }
 

@@ -269,8 +269,8 @@ static void join_phase(sk_step_out *to, const sk_step_out *x)
     to->wire += x->wire;
 }
 
-/* All ranks see the same sums: they end alike.  A replica that skips a step alone goes on, since the
- * last phase is the one that synchronises it with others. */
+/* All ranks see the same sums: they end alike.  A replica that skips a step alone goes on, since
+ * the last phase is the one that synchronises it with others. */
 static sk_status run_phases(sk_run *r, sk_step_out *out)
 {
     for (r->phase = 0; r->phase < r->p->phases; r->phase++) {

@@ -158,8 +158,7 @@ sk_status sk_loop_check_numbers(sk_loop *l, int64_t step, const sk_step_out *out
     if (out->finite || l->rank) return SK_OK;
     const char *who = alone ? "the replica whose numbers they are" : "all ranks";
     sk_loop_note(l, SK_REC_WARN,
-                 sk_print(&l->arena,
-                          "step %lld: loss %g, norm of the gradient %g: skipped by %s%s",
+                 sk_print(&l->arena, "step %lld: loss %g, norm of the gradient %g: skipped by %s%s",
                           (long long)step + 1, out->loss, out->grad_norm, who,
                           l->scale.value < before
                               ? sk_print(&l->arena, ", the loss scale is now %g", l->scale.value)

@@ -72,8 +72,7 @@ static sk_status tell_some(sk_loop *l, int from, int n)
     }
     for (int i = 0; i < n && !l->rank && !st; i++) {
         sk_loop_told *x = &l->untold[from + i];
-        if (x->in.step >= l->own->replicas_from)
-            sk_replica_notes_join(v + i, replicas, n, &x->out);
+        if (x->in.step >= l->own->replicas_from) sk_replica_notes_join(v + i, replicas, n, &x->out);
         st = sk_loop_check_numbers(l, x->in.step, &x->out);
         if (!st) st = sk_loop_account(l, x);
     }

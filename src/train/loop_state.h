@@ -61,7 +61,7 @@ typedef struct sk_loop {
     int64_t tried;        /* the step of the last save that was tried, alike on all ranks */
     int64_t saved;        /* rank 0: the step of the newest checkpoint; -1: none */
     double tokens;
-    int64_t updates;        /* of the optimizer */
+    int64_t updates;      /* of the optimizer */
     sk_loop_told *untold; /* loop_replicas.c: steps whose numbers other replicas do not know yet */
     int n_untold;
     int64_t meeting;        /* the step behind which ranks meet next */

@@ -273,6 +273,34 @@ static void skips(void)
                       "adamw", false);
 }
 
+/* --- two axes --- */
+
+/* Ranks 0 1 | 2 3 are two hosts: those of one agree every 2 steps, all every 4. */
+static void two_axes(void)
+{
+    sk_trial t = trial("gpt2", "mesh hosts=2 dp=2; split b over hosts; split b over dp; "
+                               "synchronize hosts by local:4; synchronize dp by local:2");
+    t.after = after;
+    fine(&t);
+    for (int s = 0; s < t.steps; s++) {
+        bool inside = (s + 1) % 2 == 0, all = (s + 1) % 4 == 0;
+        check((kept[0][s] == kept[1][s]) == inside && (kept[2][s] == kept[3][s]) == inside);
+        check((kept[0][s] == kept[2][s]) == all);
+    }
+}
+
+/* In one step the mean over hosts of the mean inside of them is that of all. */
+static void two_axes_at_once(void)
+{
+    sk_trial a = trial("gpt2", "mesh hosts=2 dp=2; split b over hosts; split b over dp; "
+                               "synchronize hosts by local:3; synchronize dp by local:3"),
+             b = trial("gpt2", "dp=4 sync=local:3");
+    fine(&a);
+    fine(&b);
+    for (int s = 0; s < a.steps; s++) check(fabs(a.loss[s] / b.loss[s] - 1) < 1e-5);
+    check(fabs(a.valid / b.valid - 1) < 1e-5);
+}
+
 /* --- codecs --- */
 
 static uint64_t anchors[SK_TEST_RANKS][SK_TEST_STEPS];
@@ -286,6 +314,22 @@ static void after_coded(const sk_trial *t, const sk_run *run, const sk_program *
         int buf = p->params.v[i].anchor;
         *h = sk_hash(*h, sk_run_data(run, buf), (size_t)p->bufs.v[buf].bytes);
     }
+}
+
+/* Of two axes the one with the anchor comes last, whatever their order in the mesh is. */
+static void anchors_are_alike(const char *mesh, const char *way)
+{
+    char layout[200];
+    snprintf(layout, sizeof layout,
+             "%s; split b over hosts; split b over dp; synchronize hosts by %s; synchronize dp by "
+             "local:2",
+             mesh, way);
+    sk_trial t = trial("gpt2", layout);
+    t.after = after_coded;
+    fine(&t);
+    for (int s = 0; s < t.steps; s++)
+        for (int r = 1; r < 4; r++) check(anchors[r][s] == anchors[0][s]);
+    check(anchors[0][2] != anchors[0][3]);
 }
 
 /* Bytes that leave all of n replicas: rows in the codec's form, tensors of one dim in f32. */
@@ -441,6 +485,8 @@ static void gossip_averages(void)
 
 /* --- refusals --- */
 
+#define THREE "mesh pp=1 dp=2 hosts=2; stages over pp; split b over hosts; split b over dp; "
+
 static void refuses(const char *layout, const char *why)
 {
     sk_layout l;
@@ -471,6 +517,15 @@ static void mistakes(void)
     refuses("dp=2 sync=diloco:4:codec=topk:0.1", "add feedback");
     refuses("dp=2 sync=diloco:4:feedback", "there is none");
     refuses("dp=2 sync=diloco:4:codec=q5", "q5");
+    refuses(THREE "synchronize dp by postlocal:3@1; synchronize hosts by local:3",
+            "one step is needed");
+    refuses(THREE "synchronize dp by diloco:4; synchronize hosts by elastic:4",
+            "each keep weights");
+    refuses(THREE "synchronize dp by gossip; synchronize hosts by diloco:4", "have partners");
+    refuses(THREE "synchronize dp by gossip; synchronize hosts by gossip", "have partners");
+    refuses(THREE "synchronize dp by local:2; synchronize hosts by stream:4",
+            "diloco:4 goes with it");
+    refuses(THREE "synchronize dp by local:3; synchronize hosts by diloco:4", "that divides 4");
     sk_trial t = trial("gpt2", "dp=2 sync=local:4");
     sk_arena a = {0};
     sk_graph g;
@@ -496,6 +551,11 @@ int main(void)
     who_runs_apart();
     skips();
     codecs();
+    two_axes();
+    two_axes_at_once();
+    anchors_are_alike("mesh hosts=2 dp=2", "diloco:4");
+    anchors_are_alike("mesh dp=2 hosts=2", "diloco:4");
+    anchors_are_alike("mesh dp=2 hosts=2", "elastic:2:codec=q8:feedback");
     nesterov("diloco", 0);
     nesterov("stream", 0.5);
     spring();
