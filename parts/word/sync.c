@@ -52,16 +52,15 @@ static sk_status read_knob(const sk_sync *by, const char *text, size_t n, double
     return SK_OK;
 }
 
-/* "8", "8@2000" */
+/* "8", "8@2000", "8@decay" */
 static sk_status read_steps(const sk_sync *by, char *text, int *every, int64_t *from)
 {
     char *at = by->after ? strchr(text, '@') : NULL;
     int steps = 0;
-    if (at) {
-        SK_TRY(sk_word_int("sync", at + 1, 1, INT_MAX, &steps));
-        *at = 0;
-    }
-    *from = steps;
+    bool decay = at && !strcmp(at + 1, "decay");
+    if (at && !decay) SK_TRY(sk_word_int("sync", at + 1, 1, INT_MAX, &steps));
+    if (at) *at = 0;
+    *from = decay ? SK_SYNC_AT_DECAY : steps;
     return sk_word_int("sync", text, 1, MOST_STEPS, every);
 }
 
@@ -119,8 +118,8 @@ static sk_status read(const char *text, sk_axis_sync *to)
     if (by->after && !to->from)
         return sk_fail(SK_ECONF,
                        "layout: sync=%s needs the steps that are synchronous at first, as in "
-                       "sync=%s:8@2000",
-                       by->name, by->name);
+                       "sync=%s:8@2000, or sync=%s:8@decay: until the learning rate falls",
+                       by->name, by->name, by->name);
     if (!every)
         return sk_fail(SK_ECONF,
                        "layout: sync=%s needs a number of steps between synchronisations, as in "
@@ -168,7 +167,8 @@ static void print_one(const sk_axis_sync *s, sk_out *o)
 {
     const sk_sync *by = sk_sync_find(s->name);
     sk_out_add(o, "%s:%d", s->name, s->every);
-    if (s->from) sk_out_add(o, "@%lld", (long long)s->from);
+    if (s->from > 0) sk_out_add(o, "@%lld", (long long)s->from);
+    if (s->from == SK_SYNC_AT_DECAY) sk_out_add(o, "@decay");
     for (int k = 0; by->knobs[k].name; k++)
         if (s->knob[k] != by->knobs[k].usual)
             sk_out_add(o, ":%s=%.17g", by->knobs[k].name, s->knob[k]);

@@ -407,6 +407,9 @@ static sk_status even_shares(const sk_lowering *e)
 static sk_status replicas_fit(const sk_lowering *e)
 {
     const sk_program *p = e->p;
+    if (p->replicas_from < 0)
+        return sk_fail(SK_ECONF, "layout: sync=postlocal:H@decay needs the learning rates of a "
+                                 "training; say a step, as in postlocal:8@2000");
     SK_TRY(even_shares(e));
     if (e->opts->noise)
         return sk_fail(SK_ECONF,
@@ -422,7 +425,7 @@ int64_t sk_replicas_from(const sk_layout *l)
 {
     int64_t from = l->own_grads_from;
     for (int a = 0; a < l->mesh.n; a++)
-        if (sk_layout_local(l, a) && sk_layout_local_from(l, a) > from)
+        if (sk_layout_local(l, a) && (from == 0 || sk_layout_local_from(l, a) > from))
             from = sk_layout_local_from(l, a);
     return from;
 }

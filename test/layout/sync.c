@@ -512,6 +512,7 @@ static void mistakes(void)
     refuses("dp=2 sync=local:4:4", "no number '4'");
     refuses("dp=2 sync=stream:3", "fragments");
     refuses("dp=2 sync=postlocal:4", "sync=postlocal:8@2000");
+    refuses("dp=2 sync=postlocal:4@decayed", "whole number");
     refuses("dp=2 sync=local:4@10", "whole number");
     refuses("dp=2 sync=local:4:codec=q4", "sends changes");
     refuses("dp=2 sync=diloco:4:codec=topk:0.1", "add feedback");
@@ -533,6 +534,8 @@ static void mistakes(void)
     int n = 0;
     t.noise = true;
     check(sk_trial_compile(&a, &t, &g, &p, &n) == SK_ECONF && strstr(sk_error(), "train.noise"));
+    t = trial("gpt2", "dp=2 sync=postlocal:4@decay");
+    check(sk_trial_compile(&a, &t, &g, &p, &n) == SK_ECONF && strstr(sk_error(), "a step"));
     t = trial("gpt2", "dp=3 sync=local:4; canonical order");
     check(sk_trial_compile(&a, &t, &g, &p, &n) == SK_ECONF && strstr(sk_error(), "samples"));
     sk_arena_end(&a);

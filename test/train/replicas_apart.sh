@@ -34,6 +34,16 @@ unset SKEIN_FAULT
 train f16 layout="dp=2 sync=local:4" train.dtype=f16 order=fast
 [ "$(grep -c grad_norm f16/metrics.jsonl)" = 30 ] || fail "f16: other lines"
 
+# From the step on whose rate is the first to fall: the eighth of a warmup of six, and a cosine; or a step of a schedule with steps.
+train decay layout="dp=2 sync=postlocal:4@decay" optim.warmup=6
+train from layout="dp=2 sync=postlocal:4@7" optim.warmup=6
+same decay from
+cmp <(losses decay) <(losses from) || fail "postlocal:4@decay: other losses"
+grep -q 'dp sync postlocal:4@7 ' decay.out || { cat decay.out; fail "the step of the decay is not told"; }
+refused 78 "it never does in 30 steps" "${job[@]}" layout="dp=2 sync=postlocal:4@decay" optim.schedule=constant run=no
+refused 78 "train.steps=N is needed" model=tiny data.train=text data.tokenizer=byte train.batch=8 train.seq=32 train.time=5s \
+    layout="dp=2 sync=postlocal:4@decay" run=no
+
 "$skein" train "${job[@]}" layout="dp=2 sync=diloco:100000" train.steps=1000000 ckpt.every=0 val.every=0 run=long >long.out 2>&1 &
 pid=$!
 for ((i = 0; i < 300; i++)); do
