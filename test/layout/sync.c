@@ -301,6 +301,34 @@ static void two_axes_at_once(void)
     check(fabs(a.valid / b.valid - 1) < 1e-5);
 }
 
+/* --- memory --- */
+
+static int64_t heap_of(const char *layout, int64_t *changes)
+{
+    sk_trial t = trial("gpt2", layout);
+    sk_arena a = {0};
+    sk_graph g;
+    sk_program **p;
+    int n = 0;
+    t.hyper.num_hidden_layers = 8;
+    check(!sk_trial_compile(&a, &t, &g, &p, &n));
+    int64_t bytes = p[0]->heap_bytes;
+    *changes = 0;
+    for (int i = 0; i < p[0]->bufs.n; i++)
+        if (strstr(p[0]->bufs.v[i].name, ".change")) *changes += p[0]->bufs.v[i].bytes;
+    sk_arena_end(&a);
+    return bytes;
+}
+
+/* Changes of all fragments would take more than those of all layers at once, since they live for a
+ * whole step; in turns they take what the largest fragment has. */
+static void fragments_take_turns(void)
+{
+    int64_t changes, one = heap_of("dp=2 sync=stream:8:fragments=1", &changes);
+    int64_t four = heap_of("dp=2 sync=stream:8:fragments=4", &changes);
+    check(changes > 0 && one - four > changes / 2);
+}
+
 /* --- codecs --- */
 
 static uint64_t anchors[SK_TEST_RANKS][SK_TEST_STEPS];
@@ -554,6 +582,7 @@ int main(void)
     who_runs_apart();
     skips();
     codecs();
+    fragments_take_turns();
     two_axes();
     two_axes_at_once();
     anchors_are_alike("mesh hosts=2 dp=2", "diloco:4");
