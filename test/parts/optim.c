@@ -395,10 +395,6 @@ static const struct reference {
     double lr;
     const char *knob;
     double other;
-    struct { /* more that it sets */
-        const char *name;
-        double to;
-    } also[3];
 } references[] = {
     {"adagrad", adagrad, 0.1, "eps", 0.1},
     {"adamax", adamax, 0.05, "beta2", 0.9},
@@ -416,13 +412,8 @@ static const struct reference {
     {"soap", NULL, 0, NULL, 0},
     {"adafactor-vector", adafactor_vector, 0.05, "decay_rate", 0.5},
     {"onebit-adam", onebit_adam, 0.05, "freeze_step", 8},
-    {"onebit-lamb", onebit_lamb, 0.05, "freeze_step", 8, {{"beta2", 0.9}, {"factor_max", 1.2}}},
-    {"zeroone-adam",
-     zeroone_adam,
-     0.05,
-     "var_freeze_step",
-     10,
-     {{"var_update_scaler", 3}, {"local_step_scaler", 4}, {"local_step_clipper", 3}}},
+    {"onebit-lamb", onebit_lamb, 0.05, "freeze_step", 8},
+    {"zeroone-adam", zeroone_adam, 0.05, "var_freeze_step", 10},
     {"nadam", nadam, 0.05, "momentum_decay", 0.3},
     {"novograd", novograd, 0.5, "beta2", 0.5},
     {"radam", radam, 0.05, "beta2", 0.7},
@@ -431,6 +422,16 @@ static const struct reference {
     {"sam", sam, 0.05, "base", 1}, /* two gradients: test/optim/sam.c */
     {"sgd", sgd, 0.02, "momentum", 0.5},
     {"sgd-pb", sgd_pb, 0.02, "compensate", 0},
+};
+
+/* More that the second round sets. */
+static const struct {
+    const char *name, *knob;
+    double other;
+} others[] = {
+    {"onebit-lamb", "factor_max", 1.2},         {"onebit-lamb", "max_coeff", 0.5},
+    {"zeroone-adam", "var_update_scaler", 3},   {"zeroone-adam", "local_step_scaler", 4},
+    {"zeroone-adam", "local_step_clipper", 3},
 };
 
 static const struct reference *reference_of(const sk_optim *o)
@@ -455,8 +456,9 @@ static void set_knobs(const struct reference *f, bool other)
         if (k->role == SK_KNOB_LR) to = f->lr;
         if (!strcmp(k->name, "decay")) to = 0.1;
         if (other && !strcmp(k->name, f->knob)) to = f->other;
-        for (int a = 0; other && a < 3 && f->also[a].name; a++)
-            if (!strcmp(k->name, f->also[a].name)) to = f->also[a].to;
+        for (size_t a = 0; other && a < sizeof others / sizeof *others; a++)
+            if (!strcmp(others[a].name, f->name) && !strcmp(others[a].knob, k->name))
+                to = others[a].other;
         if (k->role == SK_KNOB_DECAY && !x.decays) to = 0;
         x.knob[i] = (double)(float)to;
     }
