@@ -25,10 +25,7 @@ static __device__ double lamb_fixed(const sk_facts &f, int beta, double steps)
 }
 
 /* A bias of a router has none. */
-static __device__ float lamb_scalar(const sk_facts &f, int k)
-{
-    return f.scalar ? f.scalar[k] : 0;
-}
+static __device__ float lamb_scalar(const sk_facts &f, int k) { return f.scalar ? f.scalar[k] : 0; }
 
 static __device__ double lamb_between(double x, double least, double most)
 {

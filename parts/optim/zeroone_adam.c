@@ -20,7 +20,7 @@
 #include <math.h>
 
 enum { FREEZE = SK_ADAMW_DECAY + 1, VAR_SCALER, LOCAL_SCALER, LOCAL_CLIPPER };
-enum { M, V, U, ANCHOR, SUM };   /* U: what is sent; SUM: of all ranks */
+enum { M, V, U, ANCHOR, SUM };    /* U: what is sent; SUM: of all ranks */
 enum { UPDATES, RATES, DIVISOR }; /* scalars: of v; added up since ranks sent; when they did */
 enum { DENSE, TERM, TAKE, LOCAL };
 
@@ -68,10 +68,7 @@ static real root_by(const sk_piece *p)
 
 static bool begun(const sk_piece *p) { return p->scalar[UPDATES] > 0; }
 
-static real kept(const sk_piece *p)
-{
-    return 1 - p->knob[SK_ADAMW_LR] * p->knob[SK_ADAMW_DECAY];
-}
+static real kept(const sk_piece *p) { return 1 - p->knob[SK_ADAMW_LR] * p->knob[SK_ADAMW_DECAY]; }
 
 static void settle(sk_piece *p)
 {
@@ -88,12 +85,16 @@ static void dense(sk_piece *p)
     const float *k = p->knob;
     real b1 = k[SK_ADAMW_BETA1], b2 = k[SK_ADAMW_BETA2], eps = k[SK_ADAMW_EPS], keep = kept(p);
     real by = (real)rate(p), root = root_by(p), scale = p->scale;
-    for (int64_t i = 0; i < p->n; i++) {
-        real g = p->grad[i] * scale;
-        real m = p->state[M][i] = b1 * p->state[M][i] + (1 - b1) * g;
-        real v = p->state[V][i] = b2 * p->state[V][i] + (1 - b2) * g * g;
-        real w = keep * p->param[i] - by * m / ((real)sqrt((double)v) * root + eps);
-        p->param[i] = p->state[ANCHOR][i] = w;
+    real *restrict w = p->param, *restrict m = p->state[M], *restrict v = p->state[V];
+    real *restrict anchor = p->state[ANCHOR];
+    const real *restrict grad = p->grad;
+#pragma omp simd
+    for (int64_t i = 0; i < p->n; i++) { /* as sk_pass_adamw, to the bit */
+        real g = grad[i] * scale;
+        m[i] = b1 * m[i] + (1 - b1) * g;
+        v[i] = b2 * v[i] + (1 - b2) * g * g;
+        w[i] = keep * w[i] - by * m[i] / (sqrtf((float)v[i]) * root + eps);
+        anchor[i] = w[i];
     }
 }
 
@@ -102,20 +103,22 @@ static void term(sk_piece *p)
 {
     real b1 = p->knob[SK_ADAMW_BETA1], by = (real)rate(p), scale = p->scale;
     real share = begun(p) ? p->share : 0;
-    for (int64_t i = 0; i < p->n; i++) {
-        real m = b1 * p->state[M][i] + (1 - b1) * (p->grad[i] * scale);
-        p->state[U][i] = share * (p->state[U][i] + by * m);
-    }
+    real *restrict u = p->state[U];
+    const real *restrict m = p->state[M], *restrict grad = p->grad;
+#pragma omp simd
+    for (int64_t i = 0; i < p->n; i++)
+        u[i] = share * (u[i] + by * (b1 * m[i] + (1 - b1) * (grad[i] * scale)));
 }
 
+/* SUM is the array of U, if there is one rank. */
 static void take(sk_piece *p)
 {
     real eps = p->knob[SK_ADAMW_EPS], root = root_by(p), keep = kept(p);
     real over = 1 / (real)p->scalar[DIVISOR];
     if (!begun(p)) return;
     for (int64_t i = 0; i < p->n; i++) {
-        real u = p->state[SUM][i]; /* the array of U, if there is one rank */
-        real way = u / ((real)sqrt((double)p->state[V][i]) * root + eps);
+        real u = p->state[SUM][i];
+        real way = u / (sqrtf((float)p->state[V][i]) * root + eps);
         p->state[M][i] = u * over;
         p->param[i] = p->state[ANCHOR][i] = keep * p->state[ANCHOR][i] - way;
         p->state[U][i] = 0;
@@ -126,11 +129,16 @@ static void local(sk_piece *p)
 {
     real b1 = p->knob[SK_ADAMW_BETA1], by = (real)rate(p), scale = p->scale;
     real eps = p->knob[SK_ADAMW_EPS], root = root_by(p), keep = kept(p);
+    real *restrict w = p->param, *restrict m = p->state[M], *restrict u = p->state[U];
+    real *restrict anchor = p->state[ANCHOR];
+    const real *restrict v = p->state[V], *restrict grad = p->grad;
     if (!begun(p)) return;
+#pragma omp simd
     for (int64_t i = 0; i < p->n; i++) {
-        real m = p->state[M][i] = b1 * p->state[M][i] + (1 - b1) * (p->grad[i] * scale);
-        real u = p->state[U][i] += by * m, from = p->state[ANCHOR][i] *= keep;
-        p->param[i] = from - u / ((real)sqrt((double)p->state[V][i]) * root + eps);
+        m[i] = b1 * m[i] + (1 - b1) * (grad[i] * scale);
+        u[i] += by * m[i];
+        anchor[i] *= keep;
+        w[i] = anchor[i] - u[i] / (sqrtf((float)v[i]) * root + eps);
     }
 }
 
@@ -148,14 +156,30 @@ const sk_optim sk_optim_zeroone_adam = {
               SK_BETAS(0.9, 0.999),
               SK_EPS(1e-8),
               SK_DECAY(0),
-              {.name = "var_freeze_step", .usual = 100000, .least = 1, .most = 0x1p24,
-               .whole = true, .doc = "last step in which the second moment may be updated"},
-              {.name = "var_update_scaler", .usual = 16, .least = 1, .most = 0x1p24, .whole = true,
+              {.name = "var_freeze_step",
+               .usual = 100000,
+               .least = 1,
+               .most = 0x1p24,
+               .whole = true,
+               .doc = "last step in which the second moment may be updated"},
+              {.name = "var_update_scaler",
+               .usual = 16,
+               .least = 1,
+               .most = 0x1p24,
+               .whole = true,
                .doc = "updates of it behind which the interval between them doubles"},
-              {.name = "local_step_scaler", .usual = 32678, .least = 1, .most = 0x1p24,
-               .whole = true, .doc = "steps behind which the interval between sendings doubles"},
-              {.name = "local_step_clipper", .usual = 16, .least = 1, .most = 0x1p16,
-               .whole = true, .doc = "longest interval between sendings"}},
+              {.name = "local_step_scaler",
+               .usual = 32678,
+               .least = 1,
+               .most = 0x1p24,
+               .whole = true,
+               .doc = "steps behind which the interval between sendings doubles"},
+              {.name = "local_step_clipper",
+               .usual = 16,
+               .least = 1,
+               .most = 0x1p16,
+               .whole = true,
+               .doc = "longest interval between sendings"}},
     .pass = {dense, term, take, local},
     .sends = 1 + U,
     .sent_as = "sign",

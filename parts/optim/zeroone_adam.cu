@@ -147,5 +147,5 @@ static sk_status local(const sk_update_job *j, const sk_launch *l)
     return sk_pass<zeroone_local>("zeroone-adam", j, l);
 }
 
-extern "C" const sk_optim_kernel sk_optim_kernel_zeroone_adam = {
-    "zeroone-adam", {dense, term, take, local}};
+extern "C" const sk_optim_kernel sk_optim_kernel_zeroone_adam = {"zeroone-adam",
+                                                                 {dense, term, take, local}};

@@ -233,7 +233,7 @@ typedef struct sk_optim {
     int sends, n_first, first_steps;
     const char *sent_as;
     /* NULL, or instead of first_steps: the kind of a step, SK_STEP_DENSE .., counted from 1 on; the
-     * first is dense.  kind_shares: which part of all steps, in the long run, each kind is.  n_sent:
+     * first is dense.  kind_shares: which part of all steps, in the long run, each kind is. n_sent:
      * how many passes a step has in which ranks send.  These come from whole numbers among the
      * knobs, and groups must agree in them. */
     int (*step_kind)(const double *knob, int64_t step);

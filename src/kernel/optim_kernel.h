@@ -77,8 +77,8 @@ typedef struct sk_update {
     const double *before_most; /* maxima (sk_optim.maxima) of both, at their places; or NULL */
     double *after_most;
     int64_t elements; /* as in sk_piece */
-    uint64_t name; /* hash of the tensor's name, for the random bits of stochastic rounding */
-    sk_view shape; /* of the shard; data means nothing */
+    uint64_t name;    /* hash of the tensor's name, for the random bits of stochastic rounding */
+    sk_view shape;    /* of the shard; data means nothing */
 } sk_update;
 
 /* One pass over several shards at once. */

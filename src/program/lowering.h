@@ -143,11 +143,11 @@ typedef struct sk_lowering {
     int gathered_layer; /* whose weights are gathered; -1: none */
     sk_ints layers;     /* of the task being written, in its order */
     const sk_matrix_placement
-        *matrices;   /* where the work on matrices is done: matrix_placement.c */
+        *matrices;       /* where the work on matrices is done: matrix_placement.c */
     sk_reduce totals_by; /* of the optimizer's totals that are being written: SK_SUM, SK_MAXIMUM */
-    int *sums_sent;  /* by parameter: the sum of what ranks sent (sent_state.c); or NULL */
-    int noise;       /* buffer that SUMSQ adds to; -1: none */
-    int noise_micro; /* that SUMSQ takes gradients of; in deterministic order of all */
+    int *sums_sent;      /* by parameter: the sum of what ranks sent (sent_state.c); or NULL */
+    int noise;           /* buffer that SUMSQ adds to; -1: none */
+    int noise_micro;     /* that SUMSQ takes gradients of; in deterministic order of all */
     struct {
         sk_leaf *v;
         int n, cap;

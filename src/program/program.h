@@ -127,7 +127,7 @@ typedef struct sk_inst {
         *node; /* OP; ADD of a gradient to its sum, with param, from grad_targets.c to accumulate.c
                 */
     int in[SK_MAX_OPERANDS], out[SK_MAX_OUT]; /* buffers; -1 ends the list */
-    unsigned add;                       /* bit o: out[o] is added to */
+    unsigned add;                             /* bit o: out[o] is added to */
     int micro, layer;
     sk_phase phase;
     sk_task_kind work; /* of the task it belongs to */
@@ -335,12 +335,12 @@ typedef struct sk_program {
     int pairs, n_pairs; /* groups of two replicas, one for each round of partners (gossip) */
     int pair_axis;
     sk_sum_plan sums[SK_N_SUMS];
-    int n_sums;            /* the graph has these */
-    int n_updates;         /* of every weight in a step */
-    int64_t replicas_from; /* replicas have weights of their own from this step on */
+    int n_sums;                 /* the graph has these */
+    int n_updates;              /* of every weight in a step */
+    int64_t replicas_from;      /* replicas have weights of their own from this step on */
     const sk_step_kinds *kinds; /* of its steps (sent_state.c); NULL: they are alike */
-    int phases;            /* how often a step runs the training section: step_phases.c */
-    bool async;            /* updates happen before the sums of the step are known */
+    int phases;                 /* how often a step runs the training section: step_phases.c */
+    bool async;                 /* updates happen before the sums of the step are known */
     bool late;  /* delayed updates: the optimizer runs during the next step, on the host */
     int logits; /* of a program for sampling; -1 otherwise */
     int stats;  /* buffer of the sums over all ranks; 0: none */

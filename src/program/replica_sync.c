@@ -368,7 +368,8 @@ void sk_lower_replica_mean(sk_lowering *e)
 static sk_status crosses(const sk_lowering *e, const sk_inst *in)
 {
     const sk_call_plan *c = &e->p->calls.v[in->call];
-    if (c->group >= e->l->mesh.n || !sk_layout_local(e->l, c->group) || in->sync.until || in->sync.by)
+    if (c->group >= e->l->mesh.n || !sk_layout_local(e->l, c->group) || in->sync.until ||
+        in->sync.by)
         return SK_OK;
     return sk_fail(SK_ECONF,
                    "layout: '%s' is over '%s' in every step, and sync makes replicas of its ranks; "

@@ -190,8 +190,7 @@ sk_step_due sk_sent_due(const sk_lowering *e, int pass)
 {
     const sk_optim *o = e->opts->optim;
     if (!o->sends) return (sk_step_due){0};
-    if (e->p->kinds)
-        return (sk_step_due){.by = e->p->kinds, .kinds = 1u << sk_optim_kind(o, pass)};
+    if (e->p->kinds) return (sk_step_due){.by = e->p->kinds, .kinds = 1u << sk_optim_kind(o, pass)};
     if (pass < o->n_first) return (sk_step_due){.until = e->l->own_grads_from};
     return (sk_step_due){.from = e->l->own_grads_from};
 }

@@ -868,7 +868,8 @@ typedef struct twin {
     double sum[SK_MAX_SUM];
     float scalar[SK_MAX_SCALAR];
     size_t at_scalar;
-    size_t at_param, at_grad, at_state[SK_MAX_STATE], at_narrow, at_sum[SK_MAX_PASS]; /* maxima behind sums */
+    size_t at_param, at_grad, at_state[SK_MAX_STATE], at_narrow,
+        at_sum[SK_MAX_PASS]; /* maxima behind sums */
 } twin;
 
 enum { N_PARAMS = 9 };

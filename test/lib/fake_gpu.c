@@ -1476,24 +1476,25 @@ static sk_status update(int part, int pass, const sk_update_job *j, const sk_lau
     {                                                                           \
         return update(n, p, j, l);                                              \
     }
-#define OPTIM(n)                                                             \
-    PASS(n, 0)                                                               \
-    PASS(n, 1)                                                               \
-    PASS(n, 2)                                                               \
-    PASS(n, 3)                                                               \
-    PASS(n, 4)                                                               \
-    static sk_status ahead_##n(const sk_update_job *j, const sk_launch *l)   \
-    {                                                                        \
-        return update(n, AHEAD, j, l);                                       \
-    }                                                                        \
-    static sk_status perturb_##n(const sk_update_job *j, const sk_launch *l) \
-    {                                                                        \
-        return update(n, PERTURB, j, l);                                     \
-    }                                                                        \
-    static sk_optim_kernel optim_##n = {                                     \
-        "",                                                                  \
+#define OPTIM(n)                                                                \
+    PASS(n, 0)                                                                  \
+    PASS(n, 1)                                                                  \
+    PASS(n, 2)                                                                  \
+    PASS(n, 3)                                                                  \
+    PASS(n, 4)                                                                  \
+    static sk_status ahead_##n(const sk_update_job *j, const sk_launch *l)      \
+    {                                                                           \
+        return update(n, AHEAD, j, l);                                          \
+    }                                                                           \
+    static sk_status perturb_##n(const sk_update_job *j, const sk_launch *l)    \
+    {                                                                           \
+        return update(n, PERTURB, j, l);                                        \
+    }                                                                           \
+    static sk_optim_kernel optim_##n = {                                        \
+        "",                                                                     \
         {pass_##n##_0, pass_##n##_1, pass_##n##_2, pass_##n##_3, pass_##n##_4}, \
-        ahead_##n, perturb_##n};
+        ahead_##n,                                                              \
+        perturb_##n};
 /* clang-format off */
 #define EIGHT(x, a) x(a##0) x(a##1) x(a##2) x(a##3) x(a##4) x(a##5) x(a##6) x(a##7)
 #define ALL(x) EIGHT(x, 0) EIGHT(x, 01) EIGHT(x, 02) EIGHT(x, 03) /* places in the table, octal */

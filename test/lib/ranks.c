@@ -165,9 +165,7 @@ sk_status sk_trial_fill(void *ctx, const char *input, sk_dtype type, const sk_ex
             else if (!strcmp(input, "weights")) {
                 bool poison =
                     t->poison && !t->poison_grad && step == t->poison && !validation && !row;
-                ((real *)to)[n] = poison    ? NAN
-                                  : t->even ? 1
-                                            : (real)(0.5 + (double)(x % 8) / 8);
+                ((real *)to)[n] = poison ? NAN : t->even ? 1 : (real)(0.5 + (double)(x % 8) / 8);
             } else ((real *)to)[n] = (real)((double)(x % 256) / 255);
         }
     return SK_OK;

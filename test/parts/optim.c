@@ -173,8 +173,8 @@ static bool zeroone_sends(const tensor *x)
     return x->t % every == 0;
 }
 
-/* 0/1 Adam on one rank, algorithm 1, both moments debiased: `slow` is u, `anchor` x of the last step
- * that sent, which decays. */
+/* 0/1 Adam on one rank, algorithm 1, both moments debiased: `slow` is u, `anchor` x of the last
+ * step that sent, which decays. */
 static void zeroone_adam(tensor *x)
 {
     double b1 = num(x, "beta1"), b2 = num(x, "beta2"), rate = num(x, "lr") / fix(x, "beta1");
@@ -429,8 +429,8 @@ static const struct {
     const char *name, *knob;
     double other;
 } others[] = {
-    {"onebit-lamb", "factor_max", 1.2},         {"onebit-lamb", "max_coeff", 0.5},
-    {"zeroone-adam", "var_update_scaler", 3},   {"zeroone-adam", "local_step_scaler", 4},
+    {"onebit-lamb", "factor_max", 1.2},        {"onebit-lamb", "max_coeff", 0.5},
+    {"zeroone-adam", "var_update_scaler", 3},  {"zeroone-adam", "local_step_scaler", 4},
     {"zeroone-adam", "local_step_clipper", 3},
 };
 

@@ -451,8 +451,7 @@ static __device__ inline void sk_share_pass(const sk_common<P> &c, const sk_shar
 }
 
 /* The totals of a block, in a place for each chunk. */
-template <class P, typename A>
-static __device__ inline void sk_chunk_totals(A *sum, A *partial)
+template <class P, typename A> static __device__ inline void sk_chunk_totals(A *sum, A *partial)
 {
     for (int s = 0; s < P::SUMS && partial; s++) {
         A all = sk_block_sum(sum[s]);

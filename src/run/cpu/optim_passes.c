@@ -44,7 +44,7 @@ typedef struct update_job {
     sk_q8 q8[SK_MAX_STATE];    /* the map of blocks; 0: bf16 */
     int64_t unit;              /* elements: threads have multiples of it */
     sk_view shape;             /* of the shard */
-    unsigned maxima; /* as in sk_optim */
+    unsigned maxima;           /* as in sk_optim */
     void (*pass)(sk_piece *p);
 } update_job;
 
