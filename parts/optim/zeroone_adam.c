@@ -110,11 +110,11 @@ static void term(sk_piece *p)
         u[i] = share * (u[i] + by * (b1 * m[i] + (1 - b1) * (grad[i] * scale)));
 }
 
-/* SUM is the array of U, if there is one rank. */
+/* SUM is the array of U, if there is one rank.  Where all rates were 0, no momentum has come. */
 static void take(sk_piece *p)
 {
     real eps = p->knob[SK_ADAMW_EPS], root = root_by(p), keep = kept(p);
-    real over = 1 / (real)p->scalar[DIVISOR];
+    real rates = (real)p->scalar[DIVISOR], over = rates > 0 ? 1 / rates : 0;
     if (!begun(p)) return;
     for (int64_t i = 0; i < p->n; i++) {
         real u = p->state[SUM][i];

@@ -74,7 +74,8 @@ struct zeroone_take {
 
     static __device__ zeroone_take begin(const sk_facts &f)
     {
-        return {zeroone::of(f), 1 / zeroone_scalar(f, DIVISOR)};
+        float rates = zeroone_scalar(f, DIVISOR);
+        return {zeroone::of(f), rates > 0 ? 1 / rates : 0};
     }
 
     __device__ void one(float &w, float, float *s, double *) const

@@ -14,11 +14,12 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { FREEZE = 3, STEPS = 16 };
+enum { FREEZE = 3, STEPS = 24 };
 
-/* Numbers with which 16 steps have all kinds. */
+/* Numbers with which these steps have all kinds. */
 static const struct sent {
     const char *name, *first; /* the optimizer of its first steps */
     int n_first;
@@ -209,6 +210,130 @@ static void as_one_rank(void)
     }
 }
 
+/* --- local steps, in double --- */
+
+enum { MOST = 1 << 16, N_DP = 2 };
+static float grads[STEPS][N_DP][MOST], weights[STEPS][N_DP][MOST];
+
+/* Where a parameter begins among all. */
+static int64_t place_of(const sk_program *p, int param)
+{
+    int64_t at = 0;
+    for (int i = 0; i < param; i++) at += p->bufs.v[p->params.v[i].stored].bytes / 4;
+    check(at < MOST);
+    return at < MOST ? at : 0;
+}
+
+/* The gradient that the first pass of a step is about to see. */
+static void keep_grad(void *ctx, const sk_run *run, int64_t step, int pc)
+{
+    const sk_program *p = sk_run_program(run);
+    const sk_inst *in = &p->insts.v[pc];
+    (void)ctx;
+    if (in->act != SK_DO_UPDATE || pc >= p->n_train || !sk_inst_due(in, step, step)) return;
+    const sk_optim *o = p->optim;
+    if (in->pass && sk_optim_kind(o, in->pass - 1) == sk_optim_kind(o, in->pass)) return;
+    memcpy(&grads[step][p->rank][place_of(p, in->param)], sk_run_data(run, in->in[0]),
+           (size_t)p->bufs.v[in->in[0]].bytes);
+}
+
+static void keep_weights(const sk_trial *t, const sk_run *run, const sk_program *p, int step)
+{
+    (void)t;
+    for (int i = 0; i < p->params.n; i++) {
+        int buf = p->params.v[i].stored;
+        memcpy(&weights[step][p->rank][place_of(p, i)], sk_run_data(run, buf),
+               (size_t)p->bufs.v[buf].bytes);
+    }
+}
+
+typedef struct element { /* of one weight, on all ranks */
+    double w[N_DP], m[N_DP], u[N_DP], anchor, v;
+} element;
+
+/* Lu et al. 2022, algorithm 1: one step of one weight. */
+static void zeroone_step(element *x, const double *g, int kind, double rate, double rates,
+                         double keep, double fix2)
+{
+    double mean = 0;
+    x->anchor *= keep;
+    if (kind == SK_STEP_DENSE) x->v = 0.95 * x->v + 0.05 * g[0] * g[0];
+    double root = sqrt(x->v / fix2) + 1e-3;
+    for (int r = 0; r < N_DP; r++) {
+        x->m[r] = 0.9 * x->m[r] + 0.1 * g[r];
+        x->u[r] += rate * x->m[r];
+        mean += x->u[r] / N_DP;
+    }
+    for (int r = 0; r < N_DP; r++) {
+        if (kind != SK_STEP_LOCAL) x->u[r] = mean;
+        x->w[r] = x->anchor - x->u[r] / root;
+        if (kind == SK_STEP_SENT) x->m[r] = mean / rates;
+        if (kind != SK_STEP_LOCAL) x->u[r] = 0;
+    }
+    if (kind != SK_STEP_LOCAL) x->anchor = x->w[0];
+}
+
+/* The weights of a tensor behind every step, from the gradients of each rank; the largest
+ * difference as a part of their root mean square.  The first step is left to AdamW. */
+static double off_in_double(const sk_trial *t, int64_t at, int64_t n, bool decays)
+{
+    element *x = calloc((size_t)n, sizeof *x);
+    double worst = 0, rates = 0;
+    for (int s = 0, dense = 0; s < t->steps; s++) {
+        int kind = kind_of(s);
+        double off = 0, size = 0, rate = 1e-3 / (1 - pow(0.9, s + 1));
+        double tokens = (double)(t->batch * t->seq) / (kind == SK_STEP_DENSE ? 1 : N_DP);
+        dense += kind == SK_STEP_DENSE;
+        rates += rate;
+        for (int64_t i = 0; i < n; i++) {
+            double g[N_DP], keep = decays ? 1 - 1e-3 * 0.1 : 1;
+            for (int r = 0; r < N_DP; r++) g[r] = (double)grads[s][r][at + i] / tokens;
+            if (!s) x[i].anchor = (double)weights[0][0][at + i]; /* less its step, made up below */
+            if (!s) keep = 1, x[i].anchor += rate * 0.1 * g[0] / (sqrt(g[0] * g[0]) + 1e-3);
+            zeroone_step(&x[i], g, kind, rate, rates, keep, 1 - pow(0.95, dense));
+            for (int r = 0; r < N_DP; r++) {
+                off = fmax(off, fabs(x[i].w[r] - (double)weights[s][r][at + i]));
+                size += x[i].w[r] * x[i].w[r] / (double)(n * N_DP);
+            }
+        }
+        if (kind != SK_STEP_LOCAL) rates = 0;
+        worst = fmax(worst, off / sqrt(size));
+    }
+    free(x);
+    return worst;
+}
+
+static void locally_in_double(void)
+{
+    sk_optim plain = *sk_optim_find(which->name);
+    sk_trial t = trial("gpt2", "dp=2");
+    sk_arena a = {0};
+    sk_graph g;
+    sk_program **p;
+    int ranks, k = 0;
+    double worst = 0;
+    if (!plain.step_kind) return;
+    plain.sent_as = "chunks:1";
+    t.clip = 0;
+    t.even = true;
+    t.lr = 1e-3;
+    while (t.knobs[k].name) k++;
+    t.knobs[k] = (struct sk_trial_knob){"eps", 1e-3};
+    t.before = keep_grad;
+    t.after = keep_weights;
+    t.own_optim = &plain;
+    if (!fine(&t)) return;
+    check(!sk_trial_compile(&a, &t, &g, &p, &ranks));
+    for (int i = 0; i < p[0]->params.n; i++) {
+        const sk_param_plan *q = &p[0]->params.v[i];
+        int64_t n = p[0]->bufs.v[q->stored].bytes / 4;
+        worst = fmax(worst, off_in_double(&t, place_of(p[0], i), n, q->decay));
+    }
+    sk_arena_end(&a);
+    if (!(worst < 1e-5)) printf("%s in double: %.1e apart\n", plain.name, worst);
+    check(worst < 1e-5);
+}
+
 /* A gradient of one rank is not finite: weights, state and what is owed stay on all. */
 static void skipped(int at)
 {
@@ -279,6 +404,7 @@ int main(void)
         bytes_by_closed_form(2);
         bytes_by_closed_form(3);
         as_one_rank();
+        locally_in_double();
         for (int step = 3; step < 10; step++) skipped(step);
         on_gpu();
         one_rank();

@@ -349,6 +349,7 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
                      .timeout_s = t->timeout_s > 0 ? t->timeout_s : 60,
                      .knobs = sk_trial_knobs(t, j->p->optim)};
     if (t->gpu) o.device = "cuda";
+    if (t->before) o.before = t->before, o.before_ctx = t;
     if (t->poison_grad) o.before = poison_grad, o.before_ctx = t;
     sk_step_out out = {0};
     int64_t skipped = 0;
