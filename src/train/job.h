@@ -81,6 +81,7 @@ typedef struct sk_job {
     char sample_prompt[256];
     double time_limit;     /* seconds; > 0: choose steps so that training takes about this long */
     char source[PATH_MAX]; /* the config file, for messages and records; "" none */
+    char left_out[1024];   /* lines about numbers of a file that the optimizer has no place for */
     /* Of the training loss, 0: none; and of rates, from layer to layer down from the head. */
     double label_smoothing, z_loss, layer_decay;
     /* train/batch_schedule.h, "": the batch stays; and how rates follow it: none, sqrt, linear. */

@@ -180,7 +180,7 @@ sk_status sk_loop_step(sk_loop *l)
     sk_step_in in = {.step = l->done,
                      .lr = l->gain * sk_lr_at(&l->lr_schedule, at) *
                            sk_batch_rate(l->t->setup->job, l->s->job->batch),
-                     .momentum = sk_lr_momentum(&l->lr_schedule, at),
+                     .momentum = l->s->has_momentum ? sk_lr_momentum(&l->lr_schedule, at) : 0,
                      .shift = l->updates - l->done * each,
                      .loss_scale = l->scale.value,
                      .ahead = sk_batch_of_step(&l->skipped_batches, l->done) - l->done};

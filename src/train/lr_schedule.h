@@ -17,7 +17,7 @@
  * a schedule that goes `to_end` then stays at lr.  The checkpoint has the number once it is known.
  *
  * A schedule may cycle the momentum too.  Its value replaces the knobs of the optimizer whose role
- * is SK_KNOB_MOMENTUM: beta1 of Adam, momentum of SGD. */
+ * is SK_KNOB_MOMENTUM: beta1 of Adam, momentum of SGD.  One that is 0 stays 0. */
 #ifndef SK_TRAIN_LR_SCHEDULE_H
 #define SK_TRAIN_LR_SCHEDULE_H
 

@@ -142,6 +142,7 @@ static sk_status make_graph(sk_setup *s)
     SK_TRY(sk_layout_suits_model(&s->layout, &s->graph));
     SK_TRY(sk_setup_check_groups(s));
     s->shown_rate = sk_setup_shown_rate(s);
+    s->has_momentum = sk_setup_has_momentum(s);
     s->n_params = count_params(&s->graph);
     s->flops =
         graph_flops(s->arena, &s->graph) * sk_optim_phases(s->optim, job->group, job->n_groups);
@@ -297,7 +298,7 @@ static sk_status check_schedule(const sk_setup *s)
 
 /* Stages that update asynchronously know neither the global gradient norm nor whether the step will
  * be skipped or run again. */
-static sk_status check_async(const sk_setup *s)
+sk_status sk_setup_check_async(const sk_setup *s)
 {
     const sk_schedule *x = sk_schedule_find(s->layout.schedule);
     if (!x || !x->async) return SK_OK;
@@ -397,7 +398,6 @@ sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out)
     SK_TRY(check_schedule(out));
     sk_graph_init(&out->graph, a);
     SK_TRY(make_layout(out));
-    SK_TRY(check_async(out));
     SK_TRY(check_order(out));
     SK_TRY(make_graph(out));
     return job->budget ? sk_budget_choose(out) : SK_OK;

@@ -92,7 +92,8 @@ static sk_status compile(sk_setup *s, sk_status (*some)(sk_setup *s))
     s->programs = sk_many(s->arena, sk_program *, s->n_ranks);
     s->class_of = sk_many(s->arena, int, s->n_ranks);
     s->first_of = sk_many(s->arena, int, s->n_ranks);
-    return some(s);
+    SK_TRY(some(s));
+    return sk_setup_check_async(s); /* behind what cannot be in any case */
 }
 
 /* So far only the program of its class was verified.  Shared weights lie in the memory of another

@@ -8,6 +8,10 @@
  * rank on the same kind of device, which must be near to the CPU.  Where ranks keep one copy of the
  * weights (replica), every bit is that of the same ranks with copies of their own.
  *
+ * Batches and layouts that change on the way are not drawn: these are phases of a run
+ * (train/relayout.h), which has more than the programs that are run here; test/train/batches.sh
+ * draws them.
+ *
  *     layout_random [--features] [SEED [COUNT]]     seed 1; 30 pairs, 800 with SKEIN_LONG
  *     layout_random --pair "MODEL" "LAYOUT"         one pair; both texts as they are printed here
  *
@@ -28,6 +32,7 @@
  * less than full rank, SOAP divides the rounding of a gradient by its own size. */
 #include "lib/draw.h"
 
+#include "coll/codec.h"
 #include "layout/word.h"
 #include "lib/fake_gpu.h"
 #include "lib/fake_nccl.h"
@@ -127,6 +132,14 @@ static bool extras_near(const sk_trial *one, const sk_trial *many, bool codes, o
     return !*o->message;
 }
 
+/* Factors of low rank are a projection of the gradient: a part of its norm, however small. */
+static bool norm_near(const sk_layout *l, double one, double many, double limit)
+{
+    sk_codec c = {0};
+    if (*l->grads_as) sk_assert(!sk_codec_read(l->grads_as, &c));
+    return (c.low_rank && many > 0 && many < one) || apart(one, many) <= limit;
+}
+
 static bool near(const sk_trial *one, const sk_trial *many, outcome *o)
 {
     sk_layout l = layout_of(many);
@@ -139,7 +152,7 @@ static bool near(const sk_trial *one, const sk_trial *many, outcome *o)
              many->n_ranks);
     for (int s = one->steps - 1; s >= 0; s--) {
         double loss = apart(one->loss[s], many->loss[s]);
-        if (loss > limit || apart(one->norm[s], many->norm[s]) > norm)
+        if (loss > limit || !norm_near(&l, one->norm[s], many->norm[s], norm))
             tell(o, "step %d: loss %.9g on one rank, %.9g on %d; norm %.9g, %.9g", s, one->loss[s],
                  many->loss[s], many->n_ranks, one->norm[s], many->norm[s]);
         o->worst = fmax(o->worst, loss);
@@ -261,6 +274,7 @@ static bool holds_in_order(const sk_trial *t, outcome *o)
     snprintf(text, sizeof text, "%s%s", t->layout, canonical);
     many.layout = text;
     many.adascale = 0;
+    many.noise = false; /* changes no bit, and more layouts have it in fast order than here */
     if (sk_trial_run(&one) || sk_trial_run(&many)) {
         tell(o, "undecided in fast order, and in canonical order: %.900s", sk_error());
         return false;
@@ -793,7 +807,14 @@ static const pair known[] = {
     {"gpt2 layers=2 b=8 steps=5 optim=adamw matrix=kfac all_kron=1", "dp=2 zero=1 tp=2"},
     {"llama layers=2 b=8 steps=5 optim=muon first=1", "dp=2 zero=2; canonical order"},
     {"gpt2 layers=2 b=8 steps=5 optim=kfac first=1", "pp=2 dp=2 micro=2"},
+    /* rank 1 leaves half of the norm; fast order cannot decide the next, and canonical order
+       measures no noise of tied weights */
+    {"qwen2 keys=4 v=34 t=6 optim=adamw", "mesh ep=2; split be over ep; grads=powersgd:1 feedback"},
+    {"switch layers=2 keys=2 f=8 v=11 x=4 tie=1 b=6 t=5 steps=5 noise=1 optim=soap experts=3 "
+     "choices=2",
+     "dp=3"},
 };
+enum { KNOWN_UNDECIDED = 1 };
 
 /* As many pairs at a time as there are cores on the smallest machine that is used. */
 enum { AT_A_TIME = 2 };
@@ -819,7 +840,7 @@ static int run_pairs(int n, bool all_features)
            "%d refused with %d kinds of refusals, %d undecided, %d bad\n",
            n, (unsigned long long)seed, t.seen.n, t.worst, t.end[REFUSED], t.refusals.n,
            t.end[UNDECIDED], t.bad);
-    return t.bad || t.end[REFUSED] > n / 4 || t.end[UNDECIDED] > n / 20;
+    return t.bad || t.end[REFUSED] > n / 4 || t.end[UNDECIDED] > n / 20 + KNOWN_UNDECIDED;
 }
 
 static int run_one(const char *model, const char *layout)
