@@ -116,6 +116,7 @@ typedef struct sk_layout {
      * state of the optimizer: the compiler writes it (program/sent_state.c), no text says it */
     int own_grads;
     int64_t own_grads_from;
+    bool own_weights; /* from one sending to the next each of them has weights of its own, too */
     bool adasum[SK_MAX_AXES]; /* by axis, one at most: gradients along it are joined by Adasum */
     int own[SK_MOST_WORDS];   /* of words without a member above: sk_word_value() */
 } sk_layout;

@@ -127,9 +127,9 @@ static void sum_over(sk_lowering *e, const sk_grad_at *v, int n, int axis, bool 
             join_sum(e, &calls[sk_narrow(q->tensor)], axis, q,
                      cut && !sk_adasum_scatters(e, q) ? v[i].piece : v[i].whole);
     }
-    if (sk_layout_local(e->l, axis)) e->at.sync.until = sk_layout_local_from(e->l, axis);
+    if (sk_layout_local(e->l, axis)) e->at.sync = sk_together_due(e, axis);
     start_all(e, calls, flies);
-    e->at.sync.until = 0;
+    e->at.sync = (sk_step_due){0};
 }
 
 /* A gradient that was not scattered is complete on every rank; the rank's shard is a part or a

@@ -143,10 +143,11 @@ typedef struct sk_lowering {
     int gathered_layer; /* whose weights are gathered; -1: none */
     sk_ints layers;     /* of the task being written, in its order */
     const sk_matrix_placement
-        *matrices;   /* where the work on matrices is done: matrix_placement.c */
-    int *sums_sent;  /* by parameter: the sum of what ranks sent (sent_state.c); or NULL */
-    int noise;       /* buffer that SUMSQ adds to; -1: none */
-    int noise_micro; /* that SUMSQ takes gradients of; in deterministic order of all */
+        *matrices;       /* where the work on matrices is done: matrix_placement.c */
+    sk_reduce totals_by; /* of the optimizer's totals that are being written: SK_SUM, SK_MAXIMUM */
+    int *sums_sent;      /* by parameter: the sum of what ranks sent (sent_state.c); or NULL */
+    int noise;           /* buffer that SUMSQ adds to; -1: none */
+    int noise_micro;     /* that SUMSQ takes gradients of; in deterministic order of all */
     struct {
         sk_leaf *v;
         int n, cap;
@@ -436,10 +437,13 @@ void sk_sum_hops(sk_lowering *e, const sk_grad_at *v, int n);
 /* sent_state.c: what the optimizer has ranks send in place of gradients.  The axis, into a copy of
  * the layout; may it be; the error feedback of a parameter; the steps in which a pass runs; the sum
  * over ranks, as one more operand of the pass behind it. */
-void sk_own_grads(const sk_compile_opts *o, char batch, sk_layout *l);
+void sk_own_grads(const sk_compile_opts *o, const sk_step_kinds *kinds, char batch, sk_layout *l);
+const sk_step_kinds *sk_plan_kinds(sk_arena *a, const sk_compile_opts *o); /* NULL: none */
 sk_status sk_check_sent(const sk_lowering *e);
 void sk_plan_sent(sk_lowering *e, sk_param_plan *q);
 sk_step_due sk_sent_due(const sk_lowering *e, int pass);
+/* The steps in which replicas along an axis sum their gradients all the same. */
+sk_step_due sk_together_due(const sk_lowering *e, int axis);
 void sk_lower_sent(sk_lowering *e);
 
 /* grad_reduce.c: over all axes over which they are partial. */

@@ -167,7 +167,7 @@ static bool dies(const sk_program *p, const sk_inst *in, int r, int pc)
     const sk_buffer *x = &p->bufs.v[in->in[r]], *y = &p->bufs.v[in->out[0]];
     if (x->keep || x->within >= 0 || x->last != pc || lines(x->bytes) != lines(y->bytes))
         return false;
-    for (int i = 0; i < SK_MAX_IN; i++)
+    for (int i = 0; i < SK_MAX_OPERANDS; i++)
         if (i != r && in->in[i] == in->in[r]) return false;
     return true;
 }

@@ -370,7 +370,8 @@ void sk_lower_replica_mean(sk_lowering *e)
 static sk_status crosses(const sk_lowering *e, const sk_inst *in)
 {
     const sk_call_plan *c = &e->p->calls.v[in->call];
-    if (c->group >= e->l->mesh.n || !sk_layout_local(e->l, c->group) || in->sync.until)
+    if (c->group >= e->l->mesh.n || !sk_layout_local(e->l, c->group) || in->sync.until ||
+        in->sync.by)
         return SK_OK;
     return sk_fail(SK_ECONF,
                    "layout: '%s' is over '%s' in every step, and sync makes replicas of its ranks; "
@@ -430,13 +431,13 @@ int64_t sk_replicas_from(const sk_layout *l)
     return from;
 }
 
-/* The loss scale moves with what all replicas find.  Where replicas only send something in place of
- * gradients their weights are alike, and a step is skipped by all. */
+/* The loss scale moves with what all replicas find.  Where ranks only send something in place of
+ * gradients (own_grads) a step is skipped by all, also one of local steps. */
 bool sk_replicas_apart(const sk_lowering *e)
 {
     bool scaled = false;
     for (int i = 0; i < e->p->params.n; i++) scaled |= e->p->params.v[i].tensor->type == SK_F16;
-    return sk_layout_any_local(e->l) && !sk_layout_alike(e->l) && !scaled && !e->opts->all_told;
+    return sk_layout_any_local(e->l) && !e->l->own_grads && !scaled && !e->opts->all_told;
 }
 
 sk_status sk_check_replicas(sk_lowering *e)

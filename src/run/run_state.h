@@ -77,6 +77,12 @@ static inline int64_t sk_run_updates(const sk_run *r)
 {
     return r->step * r->p->n_updates + r->shift;
 }
+/* Has this step the gradient of all replicas?  `from`: the first that has not. */
+static inline bool sk_run_together(const sk_run *r, int64_t from)
+{
+    return r->p->kinds ? sk_step_kind(r->p->kinds, r->step) == SK_STEP_DENSE && from
+                       : r->step < from;
+}
 static inline bool sk_run_due(const sk_run *r, const sk_inst *in)
 {
     return r->opts.alone || (sk_inst_due(in, r->step, sk_run_updates(r)) &&

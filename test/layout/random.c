@@ -765,6 +765,10 @@ static const char *const refusals[] = {
     "layout: grads=powersgd:# keeps what it owes from step to step",
     "optim.name is onebit-adam, whose ranks send momentum in place of gradients",
     "optim.groups: ranks of onebit-adam send momentum in place of gradients",
+    "optim.name is onebit-lamb, whose ranks send momentum in place of gradients",
+    "optim.groups: ranks of onebit-lamb send momentum in place of gradients",
+    "optim.name is zeroone-adam, whose ranks send momentum in place of gradients",
+    "optim.groups: ranks of zeroone-adam send momentum in place of gradients",
 };
 
 static bool may_refuse(const char *kind)

@@ -166,7 +166,7 @@ sk_status sk_trial_fill(void *ctx, const char *input, sk_dtype type, const sk_ex
             else if (!strcmp(input, "weights")) {
                 bool poison =
                     t->poison && !t->poison_grad && step == t->poison && !validation && !row;
-                ((real *)to)[n] = poison ? NAN : (real)(0.5 + (double)(x % 8) / 8);
+                ((real *)to)[n] = poison ? NAN : t->even ? 1 : (real)(0.5 + (double)(x % 8) / 8);
             } else ((real *)to)[n] = (real)((double)(x % 256) / 255);
         }
     return SK_OK;
@@ -353,6 +353,7 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
                      .timeout_s = t->timeout_s > 0 ? t->timeout_s : 60,
                      .knobs = sk_trial_knobs(t, j->p->optim)};
     if (t->gpu) o.device = "cuda";
+    if (t->before) o.before = t->before, o.before_ctx = t;
     if (t->poison_grad) o.before = poison_grad, o.before_ctx = t;
     sk_step_out out = {0};
     int64_t skipped = 0;

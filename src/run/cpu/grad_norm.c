@@ -266,7 +266,7 @@ static void reset_feedback(const sk_run *r)
 void sk_do_clip(sk_run *r, const sk_inst *in)
 {
     double most = sk_run_first_phase(r) ? 0 : r->opts.knobs.clip;
-    bool together = r->step < in->together;
+    bool together = sk_run_together(r, in->together);
     if (together) take_together(r, in);
     else take_sums(r, in->in[0], in->in[1]);
     take_noise(r, in->in[2]);

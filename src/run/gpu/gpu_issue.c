@@ -120,7 +120,7 @@ static sk_status clip(const sk_run *r, const sk_inst *in)
                      .all = in->in[3] < 0 ? NULL : sk_gpu_data(r, in->in[3]),
                      .exact_all = in->in[4] < 0 ? NULL : sk_gpu_data(r, in->in[4]),
                      .replicas = sk_layout_replicas(&r->p->layout),
-                     .together = in->together,
+                     .together = sk_run_together(r, in->together) ? INT64_MAX : 0,
                      .apart = r->p->apart,
                      .clip = r->opts.knobs.clip,
                      .phases = r->p->phases,
