@@ -53,6 +53,14 @@ int64_t sk_call_wire(const sk_call_plan *c, int n)
     return sum * (int64_t)sk_dtype_size(c->type);
 }
 
+void sk_call_fill(const sk_call_plan *c, sk_coll_ask *ask)
+{
+    int64_t inner = c->n_segs ? c->segs[0].inner : 1, size = (int64_t)sk_dtype_size(c->type);
+    ask->rows = c->rows;
+    ask->fill = c->fill;
+    ask->wide = inner > 0 ? (double)(4 + inner * size) / (double)(inner * size) : 1;
+}
+
 /* Workspace of calls that are executed as step lists; it lives from start to wait. */
 static void plan_workspace(sk_lowering *e, int call, const sk_coll_ask *ask)
 {
@@ -107,11 +115,11 @@ static sk_status sums_type(const sk_call_plan *c)
 
 /* In canonical order a sum of floats goes by the tree.  Maxima and sums of integers are exact in
  * any order; adasum is a reduction of its own. */
-static sk_status keeps_order(const sk_lowering *e, const sk_call_plan *c)
+static sk_status keeps_order(const sk_lowering *e, const sk_call_plan *c, const sk_coll_ask *ask)
 {
     const sk_coll *a = c->algorithm >= 0 ? sk_coll_parts[c->algorithm] : NULL;
     bool rounds = sk_kind_sums(c->kind) && c->reduce == SK_SUM && c->type != SK_I64;
-    if (!e->l->canonical || !a || a->order == SK_ORDER_TREE || !rounds) return SK_OK;
+    if (!e->l->canonical || !a || sk_coll_order(a, ask) == SK_ORDER_TREE || !rounds) return SK_OK;
     return sk_fail(SK_ECONF,
                    "comm.algorithm: %s adds in an order of its own, and order=canonical needs "
                    "that of the tree for '%s'; leave comm.algorithm out, or take order=fast",
@@ -143,10 +151,13 @@ static sk_status choose(sk_lowering *e, int call)
     int hosts = sk_hosts_count(g->ranks, g->n, o->host_of);
     int64_t bytes = sk_call_bytes(c);
     if (c->common) return meet_here(e, g, hosts);
-    int pin = sk_pins_of(&o->pins, c->kind, c->group < e->l->mesh.n ? c->group : -1);
+    int axis = c->group < e->l->mesh.n ? c->group : -1, pin = sk_pins_of(&o->pins, c->kind, axis);
+    ask.degrees = sk_pins_degrees(&o->pins, c->kind, axis);
+    sk_call_fill(c, &ask);
     SK_TRY(sk_choose_call(o->costs, pin, &ask, hosts, c->reduce, bytes, &c->algorithm));
+    c->degrees = c->algorithm >= 0 ? ask.degrees : 0;
     SK_TRY(sums_type(c));
-    SK_TRY(keeps_order(e, c));
+    SK_TRY(keeps_order(e, c, &ask));
     SK_TRY(has_wire(e, c));
     if (c->algorithm >= 0) plan_workspace(e, call, &ask);
     return SK_OK;
