@@ -11,6 +11,15 @@
 
 _Static_assert((int)SK_PIN_AXES >= (int)SK_MAX_AXES, "every axis may have a pin");
 
+/* Of streams how much leaves a rank is known when they are packed: what the price expects, and no
+ * more than dense vectors. */
+static int64_t streamed_bytes(const sk_call_plan *c, const sk_coll_ask *ask)
+{
+    const sk_coll *a = c->algorithm >= 0 ? sk_coll_parts[c->algorithm] : NULL;
+    if (!a || !a->packs || ask->fill <= 0 || ask->n < 2) return 0;
+    return (int64_t)(sk_coll_price(a, ask).sent * (double)sk_call_bytes(c)) + 1;
+}
+
 /* Bytes that leave this rank at least: 2S(p-1)/p for an all-reduce, half of it for the others.  If
  * the size of an all-reduce does not divide, any member may have the larger share, so none is
  * assumed to. */
@@ -18,7 +27,7 @@ static int64_t least_bytes(const sk_program *p, const sk_call_plan *c)
 {
     const sk_group *g = &p->groups[c->group];
     int64_t size = (int64_t)sk_dtype_size(c->type), sum = 0, summed = 0;
-    if (c->common) return 0;
+    if (c->common || c->streamed) return c->streamed;
     for (int i = 0; i < c->n_segs; i++) {
         sk_seg s = sk_call_shape(&c->segs[i]);
         int64_t mine = s.outer * sk_seg_rows(&s, g->me, g->n).n * s.inner, all = sk_seg_count(&s);
@@ -41,7 +50,7 @@ static int64_t least_bytes(const sk_program *p, const sk_call_plan *c)
 int64_t sk_call_wire(const sk_call_plan *c, int n)
 {
     int64_t sum = 0, ways = c->kind == SK_ALLREDUCE ? 2 : 1;
-    if (c->common) return 0;
+    if (c->common || c->streamed) return n * c->streamed;
     for (int i = 0; i < c->n_segs; i++) {
         sk_seg s = sk_call_shape(&c->segs[i]);
         sum += s.swap ? sk_seg_whole(&s) : ways * (n - 1) * sk_seg_count(&s);
@@ -156,6 +165,7 @@ static sk_status choose(sk_lowering *e, int call)
     sk_call_fill(c, &ask);
     SK_TRY(sk_choose_call(o->costs, pin, &ask, hosts, c->reduce, bytes, &c->algorithm));
     c->degrees = c->algorithm >= 0 ? ask.degrees : 0;
+    c->streamed = streamed_bytes(c, &ask);
     SK_TRY(sums_type(c));
     SK_TRY(keeps_order(e, c, &ask));
     SK_TRY(has_wire(e, c));

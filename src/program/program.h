@@ -198,6 +198,8 @@ typedef struct sk_call_plan {
     int64_t rows;     /* most rows that are not zero in what a member gives, where streams are used;
                          0: not known.  Written with the call */
     double fill;      /* and their share of all rows, or what is expected of it; 0: dense */
+    int64_t streamed; /* bytes of streams that are expected to leave each member; 0: there are none.
+                         Written with the algorithm */
     int root;         /* of kinds that have one: a member */
     int workspace;    /* buffer of scratch from start to wait, or -1 */
     int64_t workspace_bytes;
