@@ -55,6 +55,8 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
                                         "threshold:1.5 feedback",
                                         "threshold:3 feedback",
                                         "chunks:0.4 feedback",
+                                        "topk8:0.3 feedback",
+                                        "topk4:0.2 feedback",
                                         "powersgd:1 feedback",
                                         "powersgd:4 feedback"};
     (void)l;
