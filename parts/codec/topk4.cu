@@ -1,7 +1,8 @@
 /* topk4.cu - the GPU half of topk4.c. */
 #include "kernel/cuda/cuda_quanta.h"
 
-struct quanta : sk_quanta<128, 4> {};
+struct quanta : sk_quanta<128, 4> {
+};
 
 static sk_status encode(const sk_code_job *j, void *stream)
 {

@@ -1,8 +1,8 @@
 /* topk8.c - the largest of a row, in 8 bits with their indices; of the others nothing (SparCML,
  * Renggli et al. 2019: quantised values of sparse streams).
  *
- * As topk.c, but the k values are encoded as q8.c does, 256 of them with a scale: whole numbers that
- * are rounded up or down at random, so that their mean is right. */
+ * As topk.c, but the k values are encoded as q8.c does, 256 of them with a scale: whole numbers
+ * that are rounded up or down at random, so that their mean is right. */
 #include "coll/codec_select.h"
 
 static const sk_codec *values(void) { return sk_codec_find("q8"); }

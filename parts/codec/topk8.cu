@@ -1,7 +1,8 @@
 /* topk8.cu - the GPU half of topk8.c. */
 #include "kernel/cuda/cuda_quanta.h"
 
-struct quanta : sk_quanta<256, 8> {};
+struct quanta : sk_quanta<256, 8> {
+};
 
 static sk_status encode(const sk_code_job *j, void *stream)
 {

@@ -20,8 +20,9 @@ static void print(const sk_layout *l, sk_out *o)
 
 static void print_brief(const sk_layout *l, sk_out *o)
 {
-    if (on(l)) sk_out_add(o, "grads %s%s%s", l->grads_as,
-                          l->feedback ? " with feedback" : "", l->union_sums ? " as a union" : "");
+    if (on(l))
+        sk_out_add(o, "grads %s%s%s", l->grads_as, l->feedback ? " with feedback" : "",
+                   l->union_sums ? " as a union" : "");
 }
 
 static sk_status check(const sk_layout *l)

@@ -9,7 +9,8 @@
  *                f32 in the order of ranks.  Over several axes codes are gathered axis by axis
  *     streams    each rank decodes its own code into its gradient, zeros elsewhere, and an
  *                all-reduce adds them: of index-value streams by sparse or sparse_doubling, which
- *                send what ranks have in common once, or dense where that is cheaper (coll/choose.h)
+ *                send what ranks have in common once, or dense where that is cheaper
+ * (coll/choose.h)
  *
  * Streams are for f32, one axis and CPUs: in narrower types they would round what is sent.  The
  * price expects that ranks choose independently; gradients have more in common than that.  Room is
@@ -108,9 +109,9 @@ static void add_streams(sk_lowering *e, one *v, int n, int axis)
     }
     for (int i = 0; i < n; i++) {
         if (call < 0)
-            call = sk_lower_call(e, SK_ALLREDUCE, SK_SUM, SK_F32, axis,
-                                 sk_print(e->p->arena, "union of grads from %s",
-                                          v[i].q->tensor->name));
+            call = sk_lower_call(
+                e, SK_ALLREDUCE, SK_SUM, SK_F32, axis,
+                sk_print(e->p->arena, "union of grads from %s", v[i].q->tensor->name));
         sk_lower_seg(e, call, v[i].whole, v[i].whole, 1, v[i].elements, 1);
         all += v[i].elements;
         rows += v[i].rows;
@@ -126,9 +127,9 @@ static void gather_codes(sk_lowering *e, one *v, int n, int axis)
     for (int i = 0; i < n; i++) {
         if (!sk_union_over(e, v[i].q, axis)) continue;
         if (call < 0)
-            call = sk_lower_call(e, SK_ALLGATHER, SK_SUM, SK_U8, axis,
-                                 sk_print(e->p->arena, "codes of grads from %s",
-                                          v[i].q->tensor->name));
+            call = sk_lower_call(
+                e, SK_ALLGATHER, SK_SUM, SK_U8, axis,
+                sk_print(e->p->arena, "codes of grads from %s", v[i].q->tensor->name));
         v[i].pieces *= times;
         int came = sk_lower_code(e, v[i].codec, v[i].whole, (int)v[i].pieces);
         const sk_extent box = e->p->bufs.v[came].box;

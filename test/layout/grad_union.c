@@ -1,10 +1,11 @@
 /* grad_union.c - the test of src/program/coded_union.c: sparse gradients that are summed as what
  * ranks sent.
  *
- * By codes that are gathered and by streams, whatever the algorithm and its degrees, ranks learn the
- * same: of two and three ranks to the bit, since both add in the order of the tree.  What leaves the
- * ranks in streams is what the plan expects of ranks that choose independently, or less.  Which way
- * is taken is a matter of price.  Output: what is wrong, then "grad_union: N checks, N bad". */
+ * By codes that are gathered and by streams, whatever the algorithm and its degrees, ranks learn
+ * the same: of two and three ranks to the bit, since both add in the order of the tree.  What
+ * leaves the ranks in streams is what the plan expects of ranks that choose independently, or less.
+ * Which way is taken is a matter of price.  Output: what is wrong, then "grad_union: N checks, N
+ * bad". */
 #include "lib/check.h"
 #include "lib/ranks.h"
 
@@ -62,7 +63,8 @@ static void same(const char *layout, const char *codec, const char *const *algor
     check(gathered == plan);
     for (int i = 0; algorithms[i]; i++) {
         uint64_t streams = learnt(text, algorithms[i], &gone, &want);
-        if (streams != codes) printf("%s by %s: other weights than by codes\n", text, algorithms[i]);
+        if (streams != codes)
+            printf("%s by %s: other weights than by codes\n", text, algorithms[i]);
         check(streams == codes);
         bool few = gone > 0 && (double)gone <= 1.02 * (double)want; /* heads, other calls pinned */
         if (!few)

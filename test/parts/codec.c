@@ -349,12 +349,14 @@ static void quanta(const char *name)
         memcpy(sent, y, sizeof sent);
         there_and_back(&c, n);
         check(sk_codec_bytes(&c, 0) == 0);
-        check(sk_codec_bytes(&c, n) ==
-              k * 2 + (k + block - 1) / block * 2 + k / block * (eight ? 256 : 64) +
-                  (eight ? k % block : (k % block + 1) / 2));
+        check(sk_codec_bytes(&c, n) == k * 2 + (k + block - 1) / block * 2 +
+                                           k / block * (eight ? 256 : 64) +
+                                           (eight ? k % block : (k % block + 1) / 2));
         for (int64_t j = 0; j < n; j++) {
             if (sent[j] == 0) none += y[j] != 0;
-            else none += !(fabs((double)y[j] - (double)sent[j]) <= 2.02 * (1 + 0x1p-7) / (eight ? 127 : 7));
+            else
+                none += !(fabs((double)y[j] - (double)sent[j]) <=
+                          2.02 * (1 + 0x1p-7) / (eight ? 127 : 7));
         }
         check(!none);
         if (n == MOST) parts(&c);

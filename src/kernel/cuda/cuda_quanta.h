@@ -1,6 +1,7 @@
 /* cuda_quanta.h - the GPU half of sk_quanta_put() and sk_quanta_get() of coll/codec_select.c: the
  * largest elements of a row with their indices, and their values in 8 or 4 bits, BLOCK of them with
- * a scale.  A block of threads has a row: it writes indices, and then takes the values by blocks. */
+ * a scale.  A block of threads has a row: it writes indices, and then takes the values by blocks.
+ */
 #ifndef SK_KERNEL_CUDA_QUANTA_H
 #define SK_KERNEL_CUDA_QUANTA_H
 
