@@ -51,15 +51,18 @@ static double round_sent(const sk_coll_ask *a, int m, int d)
 static sk_coll_cost price(const sk_coll_ask *a)
 {
     int k = count(a), ways = a->kind == SK_ALLREDUCE ? 2 : 1;
-    double down = a->degrees ? 0 : round_sent(a, 1, a->n);
+    double down = a->degrees ? 0 : round_sent(a, 1, a->n), adds = down * sk_stream_adding(a, a->n);
     double up = (double)(a->n - 1) / a->n * sk_stream_share(a, a->n);
-    for (int i = 0, m = 1; i < k; m *= sk_degree(a->degrees, i++))
-        down += round_sent(a, m, sk_degree(a->degrees, i));
+    for (int i = 0, m = 1, d; i < k; m *= d, i++) {
+        d = sk_degree(a->degrees, i);
+        down += round_sent(a, m, d);
+        adds += round_sent(a, m, d) * sk_stream_adding(a, d);
+    }
     if (a->kind == SK_ALLGATHER) up = (double)(a->n - 1) / a->n * sk_stream_share(a, 1);
     return (sk_coll_cost){.rounds = ways * (k ? k : 1),
                           .sent = (a->kind != SK_ALLGATHER) * down +
                                   (a->kind != SK_REDUCE_SCATTER) * up,
-                          .summed = (a->kind != SK_ALLGATHER) * down};
+                          .summed = (a->kind != SK_ALLGATHER) * adds + sk_stream_packing(a)};
 }
 
 const sk_coll sk_coll_sparse = {

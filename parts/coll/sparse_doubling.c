@@ -26,10 +26,10 @@ static sk_coll_cost price(const sk_coll_ask *a)
 {
     int rounds = 0, fold = sk_butterfly_corners(a) != a->n, m = 1 + fold;
     double sent = fold * (sk_stream_share(a, 1) + sk_stream_share(a, a->n));
-    double summed = fold * sk_stream_share(a, 1);
+    double summed = fold * sk_stream_share(a, 1) * sk_stream_adding(a, 2) + sk_stream_packing(a);
     for (int d; (d = sk_butterfly_degree(a, rounds)); rounds++, m *= d) {
         sent += (d - 1) * sk_stream_share(a, m);
-        summed += (d - 1) * sk_stream_share(a, m);
+        summed += (d - 1) * sk_stream_share(a, m) * sk_stream_adding(a, d);
     }
     return (sk_coll_cost){rounds + 2 * fold, sent, summed};
 }

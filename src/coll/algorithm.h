@@ -199,6 +199,10 @@ int sk_butterfly_degree(const sk_coll_ask *a, int round);
 
 /* What a stream of the sum of m members has of the bytes of a dense one. */
 double sk_stream_share(const sk_coll_ask *a, int m);
+/* What adding a byte of d streams costs by that of dense vectors; packing and unpacking, of S.
+ * 1 and 0 where streams are not known to be sparse. */
+double sk_stream_adding(const sk_coll_ask *a, int d);
+double sk_stream_packing(const sk_coll_ask *a);
 
 /* One exchange of sums: into = acc + the peer's acc.  Also if acc is SRC and into is DST. */
 void sk_steps_exchange(sk_steps *s, int peer, sk_cell acc, sk_cell into);

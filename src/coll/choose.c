@@ -193,14 +193,15 @@ static void try(best *b, int algorithm, uint64_t degrees)
     b->ask->degrees = degrees;
     if (!sk_chosen_by_itself(a, b->ask, b->reduce) || !able(a, b->ask, b->reduce)) return;
     double price = sk_call_price(b->costs, algorithm, b->ask, b->hosts, b->bytes);
-    if (price >= b->seconds) return;
+    bool simpler = price == b->seconds && b->degrees && !degrees;
+    if (price >= b->seconds && !simpler) return;
     b->seconds = price;
     b->algorithm = algorithm;
     b->degrees = degrees;
 }
 
 /* Degrees that make n and whose sums are in the order of the tree: powers of two, and the last is
- * what is left.  All twos are what algorithms take without degrees. */
+ * what is left. */
 static void try_degrees(best *b, int algorithm, uint64_t degrees, int round, int left)
 {
     enum { ROUNDS = 3 };

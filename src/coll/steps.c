@@ -205,3 +205,9 @@ double sk_stream_share(const sk_coll_ask *a, int m)
 {
     return a->fill > 0 ? fmin(1, a->wide * (1 - pow(1 - fmin(a->fill, 1), m))) : 1;
 }
+
+/* Measured on one core of a loaded machine, rows of one f32, by 0.1 ns a byte (the preset's gamma):
+ * 2, 7 and 12 streams took 5, 11.5 and 16.7 ns a byte, packing 0.46 and unpacking 0.08. */
+double sk_stream_adding(const sk_coll_ask *a, int d) { return a->fill > 0 ? 30 + 11 * d : 1; }
+
+double sk_stream_packing(const sk_coll_ask *a) { return a->fill > 0 ? 5.4 : 0; }

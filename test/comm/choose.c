@@ -115,6 +115,34 @@ static void grid(const sk_costs *c)
             }
 }
 
+/* What is known to be sparse goes in streams between hosts, the sparser the cheaper; as streams
+ * become full, as dense vectors.  It is the cheapest of all degrees. */
+static void sparse(void)
+{
+    const sk_costs *c = &sk_costs_preset;
+    for (int n = 2; n <= 32; n += 2) {
+        double before = 0;
+        int packed = 0, dense = 0;
+        for (double fill = 1e-5; fill <= 1; fill *= 1.7) {
+            sk_coll_ask a = {.kind = SK_ALLREDUCE, .n = n, .fill = fill, .wide = 2}, b = a;
+            double seconds = 0, least = INFINITY;
+            int at = sk_choose(c, &a, n, SK_SUM, 64 << 20, &seconds), best = 0;
+            check(at >= 0 && seconds >= before, "fuller is dearer", seconds, before);
+            before = seconds;
+            packed += sk_coll_parts[at]->packs;
+            dense += !sk_coll_parts[at]->packs;
+            check(!dense || !sk_coll_parts[at]->packs, "dense from some fill on", fill, n);
+            b.fill = 0;
+            for (int i = 0; sk_coll_parts[i]; i++) least_of(c, i, b, 0, n, 64 << 20, &least, &best);
+            check(seconds <= least, "never dearer than dense", seconds, least);
+        }
+        check(packed && dense, "streams and dense vectors", packed, dense);
+        sk_coll_ask here = {.kind = SK_ALLREDUCE, .n = n, .fill = 0.3, .wide = 2};
+        int at = sk_choose(c, &here, 1, SK_SUM, 64 << 20, NULL);
+        check(at == SK_BUILTIN, "one host, and not sparse", at, SK_BUILTIN);
+    }
+}
+
 /* Uneven hosts, or members in another order: no axes, everything may leave the host. */
 static void uneven(void)
 {
@@ -657,6 +685,7 @@ int main(void)
     grid(&sk_costs_preset);
     grid(&cheap);
     grid(&dear);
+    sparse();
     uneven();
     prices();
     incast();
