@@ -95,7 +95,7 @@ typedef enum sk_knob_role {
     SK_KNOB_PLAIN,
     SK_KNOB_LR,       /* the rate of the step, by optim.schedule */
     SK_KNOB_DECAY,    /* 0 for parameters that do not decay; one knob has it at most */
-    SK_KNOB_MOMENTUM, /* replaced in a step whose schedule has a momentum: sk_step_in.momentum */
+    SK_KNOB_MOMENTUM, /* over 0: replaced in a step whose schedule has one: sk_step_in.momentum */
 } sk_knob_role;
 
 /* A number of an optimizer.  It becomes the key `optim.KEY`; help, config.yaml and the ranges that
@@ -151,7 +151,8 @@ typedef struct sk_knob {
 #define SK_ADAFACTOR \
     {.name = "decay_rate", .usual = 0.8, .most = 1, \
      .doc = "the t-th gradient has the weight t^-decay_rate in averages"}, \
-    {.name = "eps1", .usual = 0x1p-23, .most = 1, .doc = "least root of a second moment"}, \
+    {.name = "eps1", .usual = 0x1p-23, .least = 1e-18, .most = 1, \
+     .doc = "least root of a second moment"}, /* its square is above 0 in f32 */ \
     {.name = "eps2", .usual = 1e-3, .most = 1, .doc = "least RMS of weights that a step goes by"}, \
     {.name = "clip_rms", .usual = 1, .least = 1e-6, .most = 1e6, \
      .doc = "largest RMS of a step before the rate"}

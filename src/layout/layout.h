@@ -60,11 +60,14 @@ typedef enum sk_offload_kind {
 extern const char *const sk_placement_names[SK_N_PLACEMENTS],
     *const sk_offload_kind_names[SK_N_OFFLOAD_KINDS];
 
+/* The first step whose learning rate is below that of the step before: train/setup.c knows it. */
+enum { SK_SYNC_AT_DECAY = -1 };
+
 /* How replicas along an axis synchronise (program/sync.h), as "diloco:50:lr=0.7". */
 typedef struct sk_axis_sync {
     char name[SK_SYNC_NAME]; /* of a part of parts/sync; empty: gradients are summed every step */
     int every;               /* steps from one synchronisation to the next */
-    int64_t from;            /* steps that are synchronous before that */
+    int64_t from;            /* steps that are synchronous before that; or SK_SYNC_AT_DECAY */
     double knob[SK_MAX_SYNC_KNOB]; /* in the order of the part's */
     char codec[SK_CODEC_NAME];     /* of what replicas send; empty: f32 */
     bool feedback;                 /* error feedback of that codec */

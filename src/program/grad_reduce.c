@@ -38,6 +38,8 @@ static int kth_axis(const sk_lowering *e, int k)
 static bool partial_over(const sk_lowering *e, const sk_param_plan *q, int axis)
 {
     if (sk_layout_local(e->l, axis) && !sk_layout_local_from(e->l, axis)) return false;
+    if (sk_layout_local(e->l, axis) && sk_lower_per_task(e))
+        return false;                                                    /* sk_reduce_together() */
     if (axis == e->l->shard_axis && sk_lower_is_cut(e, q)) return false; /* scattered or sliced */
     if (axis == sk_lower_code_axis(e) && sk_lower_grads_as(e, q)) return false; /* sum_coded() */
     if (sk_coded_hop(e, q, axis) || sk_union_over(e, q, axis)) return false;
@@ -284,6 +286,25 @@ static void reduce_all(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flie
     }
     sk_sum_hops(e, v, n);
     sk_join_adasum(e, v, n, false);
+}
+
+/* Before replicas are on their own they sum what each has of the whole step: once, and not for
+ * every micro-batch, and in canonical order behind all of its micro-batches, as replicas cut the
+ * batch before these do. */
+void sk_reduce_together(sk_lowering *e)
+{
+    for (int k = 0; sk_lower_per_task(e) && k < e->l->mesh.n; k++) {
+        int axis = kth_axis(e, k), calls[SK_WIDTHS] = {-1, -1, -1};
+        if (!sk_layout_local(e->l, axis) || !sk_layout_local_from(e->l, axis)) continue;
+        for (int i = 0; i < e->p->params.n; i++) {
+            const sk_param_plan *q = plan_of(e, i);
+            if (e->plan.grad_made[q->tensor->id].how[axis] == SK_PARTIAL)
+                join_sum(e, &calls[sk_narrow(q->tensor)], axis, q, q->grad_shard);
+        }
+        e->at.sync.until = sk_layout_local_from(e->l, axis);
+        start_all(e, calls, SK_FLIES_NOT);
+        e->at.sync.until = 0;
+    }
 }
 
 /* Symmetric extras go packed. */

@@ -361,6 +361,7 @@ void sk_plan_change_error(sk_lowering *e, sk_param_plan *q);
 void sk_lower_sum_changes(sk_lowering *e, const int *params, int n, sk_flies flies);
 void sk_lower_share_changes(sk_lowering *e, const int *params, int n, sk_flies flies);
 int64_t sk_replicas_from(const sk_layout *l); /* the first step that is not synchronous */
+bool sk_replicas_apart(const sk_lowering *e); /* sk_program.apart */
 sk_status sk_check_replicas(sk_lowering *e);
 
 /* averaged.c: averages of weights.  Can they be had; does the current section read the average of
@@ -447,6 +448,7 @@ void sk_lower_sent(sk_lowering *e);
 
 /* grad_reduce.c: over all axes over which they are partial. */
 void sk_reduce_grads(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies);
+void sk_reduce_together(sk_lowering *e); /* what replicas sum before they are on their own */
 
 /* grad_rows.c: is a gradient summed over the axis as its rows that are not zeros; those of a list.
  */

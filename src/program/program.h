@@ -335,6 +335,8 @@ typedef struct sk_program {
     int n_sums;            /* the graph has these */
     int n_updates;         /* of every weight in a step */
     int64_t replicas_from; /* replicas have weights of their own from this step on */
+    bool apart;            /* from then on a step reports the numbers of its replica alone, which
+                              skips it alone: no replica waits for another between synchronisations */
     int phases;            /* how often a step runs the training section: step_phases.c */
     bool async;            /* updates happen before the sums of the step are known */
     bool late;  /* delayed updates: the optimizer runs during the next step, on the host */
@@ -384,18 +386,20 @@ typedef struct sk_compile_opts {
     const sk_param_group *groups; /* the first that a parameter matches counts, from 1 on: group 0
                                      is the rest; NULL: all are in group 0 */
     int n_groups;
-    int n_micro;                /* 0: from the layout, or 1 */
-    int threads;                /* per rank */
-    int64_t bucket_bytes;       /* gradients are reduced in buckets of about this size; 0: 8 MiB */
-    bool validate;              /* add the validation section */
-    const int *host_of;         /* rank -> host; NULL: one host */
-    const sk_costs *costs;      /* to choose algorithms by; NULL: the preset */
-    const sk_links *links;      /* between ranks; NULL: those of a kind are alike */
-    sk_pins pins;               /* algorithms that are not chosen by cost */
-    sk_dtype state_type;        /* of the optimizer's state (kernel/optim.h); 0 is f32 */
-    int64_t q8_least;           /* of fewer elements int8 state is f32; 0: SK_Q8_LEAST */
-    bool late;                  /* a step's update runs beside the next step (ZeRO-Offload) */
-    bool noise;                 /* measure gradients of small batches (grad_noise.c) */
+    int n_micro;           /* 0: from the layout, or 1 */
+    int threads;           /* per rank */
+    int64_t bucket_bytes;  /* gradients are reduced in buckets of about this size; 0: 8 MiB */
+    bool validate;         /* add the validation section */
+    const int *host_of;    /* rank -> host; NULL: one host */
+    const sk_costs *costs; /* to choose algorithms by; NULL: the preset */
+    const sk_links *links; /* between ranks; NULL: those of a kind are alike */
+    sk_pins pins;          /* algorithms that are not chosen by cost */
+    sk_dtype state_type;   /* of the optimizer's state (kernel/optim.h); 0 is f32 */
+    int64_t q8_least;      /* of fewer elements int8 state is f32; 0: SK_Q8_LEAST */
+    bool late;             /* a step's update runs beside the next step (ZeRO-Offload) */
+    bool all_told; /* each step ends with sums over all replicas, and all skip it together; else
+                      only where the loss scale moves (sk_program.apart) */
+    bool noise;    /* measure gradients of small batches (grad_noise.c) */
     sk_matrix_work matrix_work; /* optim.work */
     double ema;                 /* below 1: keep an average of the weights (averaged.c); 0: none */
     bool gpu;                   /* the device is a GPU */

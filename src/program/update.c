@@ -46,13 +46,18 @@ static void reduce_replica(sk_lowering *e, int buf, int more, const char *what)
     else if (e->p->n_ranks > 1) reduce_over(e, e->p->world, buf, more, what);
 }
 
-/* A copy of the sums of a replica, summed over all replicas: what a step reports. */
+/* A copy of the sums of a replica, summed over all replicas: what a step reports, while replicas
+ * are told of each other's.  -1: they never are. */
 static int reduce_all(sk_lowering *e, int buf, const char *name, const char *what)
 {
     const sk_buffer b = e->p->bufs.v[buf];
+    int64_t until = sk_replicas_apart(e) ? sk_replicas_from(e->l) : 0;
+    if (sk_replicas_apart(e) && !until) return -1;
     int all = numbers(e, name, b.type, b.box.size[0]);
+    e->at.sync.until = until;
     sk_lower_move(e, SK_DO_SLICE, buf, all);
     reduce_axes(e, true, all, -1, what);
+    e->at.sync.until = 0;
     return all;
 }
 

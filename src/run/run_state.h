@@ -50,6 +50,7 @@ struct sk_run {
     int phase;             /* of the step: below sk_program.phases */
     int64_t batch;         /* the step whose data are read */
     bool validation, skip; /* skip: this step makes no update */
+    bool bad_phase;        /* an earlier phase of this step was not finite */
     bool pending;          /* the step before left gradients for a late optimizer */
     bool full;             /* packed results did not fit: run/cpu/pack_bits.h */
     sk_step_out out;

@@ -851,7 +851,7 @@ static void do_clip(void *what)
     double tokens = p->tokens > 0 ? p->tokens : 1;
     bool clips = j->clip > 0 && p->phase + 1 >= j->phases;
     double factor = clips ? j->clip / (p->norm + 1e-6) : 1;
-    if (j->all && !together) {
+    if (j->all && !together && !j->apart) {
         take_sums(j, j->all, j->exact_all, scale);
         p->norm *= sqrt(j->replicas);
     }
@@ -861,7 +861,7 @@ static void do_clip(void *what)
         p->norm *= tokens * (double)j->scale;
         p->finite = isfinite(p->loss) && isfinite(p->norm);
     }
-    p->skip = !p->finite || p->again;
+    p->skip = p->skip || !p->finite || p->again;
     p->hold = p->skip || p->phase + 1 < j->phases;
 }
 

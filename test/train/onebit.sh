@@ -34,6 +34,20 @@ for l in dp=2 "dp=2 tp=2" "pp=2 dp=2 micro=2" "mesh hosts=2 dp=2; split b over h
     rm -r whole
 done
 
+# A step that runs again, of experts or of kept results that had no room, sends what it owes once.
+for l in dp=2 "pp=2 dp=2 micro=2" "mesh hosts=2 dp=2; split b over hosts; split b over dp; shard state over dp"; do
+    train roomy layout="$l" model=mixtral-tiny train.steps=9
+    train full layout="$l" model=mixtral-tiny train.steps=9 model.capacity_factor=1 train.dropless=1
+    same full roomy
+    [ "$(grep -c '"again":1' full/metrics.jsonl)" = 9 ] || fail "$l: no step of experts ran again"
+    train kept layout="$l" model=switch-tiny model.num_hidden_layers=6 train.steps=9
+    [[ "$l" = mesh* ]] && line="; " || line=" " # words of a long form stand in a line of their own
+    train packed layout="$l${line}gist=5" model=switch-tiny model.num_hidden_layers=6 train.steps=9
+    same packed kept
+    [ "$(grep -c '"again":1' packed/metrics.jsonl)" = 9 ] || fail "$l: no step with gist ran again"
+    rm -r roomy full kept packed
+done
+
 refused 78 "order=canonical loses nothing" "${job[@]}" layout=dp=2 order=canonical run=no
 refused 78 "leave out zero" "${job[@]}" layout="dp=2 zero=1" run=no
 refused 78 "all groups need an optimizer that does so" "${job[@]}" layout=dp=2 optim.groups="wte: sgd" run=no

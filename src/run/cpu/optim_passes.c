@@ -17,11 +17,16 @@ double sk_run_rate(const sk_run *r, const sk_param_plan *q)
     return decay > 0 ? rate * pow(decay, r->p->graph->n_layers - 1 - q->tensor->layer) : rate;
 }
 
+bool sk_run_cycles(const sk_run *r, const sk_param_plan *q, int k)
+{
+    return q->optim->knobs[k].role == SK_KNOB_MOMENTUM && r->opts.knobs.group[q->group].v[k] > 0;
+}
+
 float sk_run_knob(const sk_run *r, const sk_param_plan *q, int k, bool decays)
 {
     sk_knob_role role = q->optim->knobs[k].role;
     if (role == SK_KNOB_LR) return (float)(r->lr * sk_run_rate(r, q));
-    if (role == SK_KNOB_MOMENTUM && r->momentum > 0) return (float)r->momentum;
+    if (r->momentum > 0 && sk_run_cycles(r, q, k)) return (float)r->momentum;
     return role == SK_KNOB_DECAY && !decays ? 0 : (float)r->opts.knobs.group[q->group].v[k];
 }
 

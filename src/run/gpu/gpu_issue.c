@@ -121,6 +121,7 @@ static sk_status clip(const sk_run *r, const sk_inst *in)
                      .exact_all = in->in[4] < 0 ? NULL : sk_gpu_data(r, in->in[4]),
                      .replicas = sk_layout_replicas(&r->p->layout),
                      .together = in->together,
+                     .apart = r->p->apart,
                      .clip = r->opts.knobs.clip,
                      .phases = r->p->phases,
                      .no_drops = r->opts.no_drops,

@@ -112,6 +112,7 @@ static void write_scalars(const sk_run *r)
                                       .lr = r->lr,
                                       .phase = r->phase,
                                       .momentum = r->momentum,
+                                      .skip = r->bad_phase,
                                       .loss_scale = r->loss_scale};
 }
 

@@ -74,7 +74,7 @@ static int gather_updates(const sk_run *r, int pc, sk_update *to, sk_update_job 
     const sk_param_plan *q = &r->p->params.v[v[pc].param];
     for (int k = 0; q->optim->knobs[k].name; k++) {
         job->knob[k] = sk_run_knob(r, q, k, false);
-        if (q->optim->knobs[k].role == SK_KNOB_MOMENTUM) job->momentum |= 1u << k;
+        if (sk_run_cycles(r, q, k)) job->momentum |= 1u << k;
     }
     return n;
 }
