@@ -109,6 +109,7 @@ typedef struct sk_layout {
     char grads_as[SK_CODEC_NAME];   /* codec of gradients that are reduced over the shard axis,
                                         or over the first that splits the batch */
     bool feedback;                  /* error feedback of that codec */
+    bool union_sums;                /* and every rank has the sum of all that ranks sent */
     int copy; /* ranks side by side along the shard axis that keep a second copy of gathered weights
                  for the rest of a step, split over them; 0: none */
     sk_axis_sync sync[SK_MAX_AXES]; /* by axis: the replicas along it have weights of their own */

@@ -251,7 +251,10 @@ static void print_call(sk_out *o, const sk_program *p, const sk_inst *in)
     if (c->n_segs > 1) sk_out_add(o, " (%d tensors)", c->n_segs);
     sk_out_add(o, ", %" PRId64 " x %s", c->elements, sk_dtype_name(c->type));
     if (c->common) sk_out_add(o, " in one memory");
-    if (c->algorithm >= 0) sk_out_add(o, " by %s", sk_algorithm_name(c->algorithm));
+    char degrees[SK_DEGREES_TEXT];
+    if (c->algorithm >= 0)
+        sk_out_add(o, " by %s%s", sk_algorithm_name(c->algorithm),
+                   sk_degrees_print(c->degrees, degrees));
 }
 
 static void print_send(sk_out *o, const sk_program *p, const sk_inst *in)

@@ -42,7 +42,7 @@ static bool partial_over(const sk_lowering *e, const sk_param_plan *q, int axis)
         return false;                                                    /* sk_reduce_together() */
     if (axis == e->l->shard_axis && sk_lower_is_cut(e, q)) return false; /* scattered or sliced */
     if (axis == sk_lower_code_axis(e) && sk_lower_grads_as(e, q)) return false; /* sum_coded() */
-    if (sk_coded_hop(e, q, axis)) return false;
+    if (sk_coded_hop(e, q, axis) || sk_union_over(e, q, axis)) return false;
     if (axis == sk_layout_adasum(e->l) && sk_adasum_joins(e, q)) return false;
     if (sk_grad_rows(e, q, axis, &(sk_codec){0})) return false; /* sk_reduce_grad_rows() */
     if (sk_lower_low_rank(e, q) && !sk_layout_local(e->l, axis)) return false;
@@ -100,7 +100,7 @@ static void reduce_coded(sk_lowering *e, const sk_grad_at *v, int n)
     int n_all = 0;
     for (int i = 0; i < n; i++) {
         const sk_param_plan *q = plan_of(e, v[i].param);
-        if (!wants_coded(e, q) || in_hops(e, q)) continue;
+        if (!wants_coded(e, q) || in_hops(e, q) || sk_union_sums(e, q)) continue;
         sk_coded x = {.q = q,
                       .codec = sk_lower_grads_as(e, q),
                       .axis = sk_lower_code_axis(e),
@@ -110,6 +110,7 @@ static void reduce_coded(sk_lowering *e, const sk_grad_at *v, int n)
     }
     sk_sum_coded(e, all, n_all);
     if (e->l->shard_axis < 0) sk_sum_hops(e, v, n);
+    if (e->l->shard_axis < 0) sk_sum_unions(e, v, n);
 }
 
 static void start_all(sk_lowering *e, const int *calls, sk_flies flies)

@@ -203,6 +203,12 @@ typedef struct sk_call_plan {
     int64_t table_at; /* offset of its sk_coll_call in the heap */
     int64_t elements; /* of all segments */
     int algorithm;    /* index in sk_coll_parts, or SK_BUILTIN; known at its start */
+    uint64_t degrees; /* of its rounds; 0: the usual ones */
+    int64_t rows;     /* most rows that are not zero in what a member gives, where streams are used;
+                         0: not known.  Written with the call */
+    double fill;      /* and their share of all rows, or what is expected of it; 0: dense */
+    int64_t streamed; /* bytes of streams that are expected to leave each member; 0: there are none.
+                         Written with the algorithm */
     int root;         /* of kinds that have one: a member */
     int workspace;    /* buffer of scratch from start to wait, or -1 */
     int64_t workspace_bytes;
@@ -562,6 +568,8 @@ int64_t sk_ops_bytes(const sk_program *p, const int *pcs, const unsigned *silent
 double sk_launch_flops(const sk_program *p, const sk_launch_plan *l);
 int64_t sk_call_table_bytes(const sk_call_plan *c); /* of what the executor reads in the heap */
 int64_t sk_call_bytes(const sk_call_plan *c);       /* that move; 0 for shared memory */
+/* What is known of how full a call's streams are, for its price and room. */
+void sk_call_fill(const sk_call_plan *c, sk_coll_ask *ask);
 /* Bytes that leave all n members: the sum of sk_inst.wire over them. */
 int64_t sk_call_wire(const sk_call_plan *c, int n);
 sk_seg sk_call_shape(const sk_call_seg *s); /* for coll/, without addresses */

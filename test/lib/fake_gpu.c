@@ -1304,9 +1304,12 @@ CODEC(randk)
 CODEC(sign)
 CODEC(threshold)
 CODEC(topk)
+CODEC(topk4)
+CODEC(topk8)
 const sk_codec_kernel *const sk_codec_kernel_parts[] = {
-    &codec_bf16, &codec_chunks, &codec_f16,   &codec_fp8,  &codec_int4,      &codec_int8, &codec_q2,
-    &codec_q4,   &codec_q8,     &codec_randk, &codec_sign, &codec_threshold, &codec_topk, NULL};
+    &codec_bf16, &codec_chunks, &codec_f16,   &codec_fp8,   &codec_int4, &codec_int8,
+    &codec_q2,   &codec_q4,     &codec_q8,    &codec_randk, &codec_sign, &codec_threshold,
+    &codec_topk, &codec_topk4,  &codec_topk8, NULL};
 
 /* --- optimizers --- */
 

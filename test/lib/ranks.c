@@ -110,6 +110,7 @@ void sk_trial_options(const sk_trial *t, sk_compile_opts *o)
                            .matrix_work = t->matrix_work,
                            .ema = t->ema,
                            .gpu = t->gpu,
+                           .pins = t->pins,
                            .host_of = t->hosts > 1 ? host_of : NULL};
 }
 
