@@ -122,7 +122,7 @@ static sk_status code_fits(const sk_program *p, int pc)
                    p->rank, pc, sk_act_row_of(in)->name, code->name, code->bytes, times, rows, row);
 }
 
-/* And what was received encoded is decoded, or handed on as it is. */
+/* And what was received encoded is decoded, or travels on along another axis (coded_sums.c). */
 static sk_status codes_fit(const sk_program *p, sk_arena *a)
 {
     char *decoded = sk_many(a, char, p->bufs.n + 1);
@@ -135,7 +135,8 @@ static sk_status codes_fit(const sk_program *p, sk_arena *a)
     char *sent = sk_many(a, char, p->bufs.n + 1);
     for (int i = 0; i < p->calls.n; i++)
         for (int s = 0; p->calls.v[i].type == SK_U8 && s < p->calls.v[i].n_segs; s++)
-            sent[p->calls.v[i].segs[s].src] = 1;
+            if (p->calls.v[i].segs[s].src != p->calls.v[i].segs[s].dst)
+                sent[p->calls.v[i].segs[s].src] = 1;
     for (int i = 0; i < p->calls.n; i++)
         for (int s = 0; p->calls.v[i].type == SK_U8 && s < p->calls.v[i].n_segs; s++)
             if (!(sent[p->calls.v[i].segs[s].dst] && !decoded[p->calls.v[i].segs[s].dst]) &&

@@ -823,6 +823,8 @@ static const pair known[] = {
     {"gpt2 b=8 steps=5 optim=adamw noise=1 adascale=8", "dp=2 zero=1 micro=2"},
     {"llama b=8 steps=5 optim=sgd noise=1 adascale=4", "pp=2 dp=2 micro=2; canonical order"},
     {"gpt2 b=8 steps=5 device=cuda dtype=bf16 optim=adamw", "dp=2 tp=2 sync=stream:4"},
+    {"llama b=8 steps=5 optim=adamw",
+     "mesh d2=2 dp=2; split b over d2; split b over dp; grads=q4 feedback"},
     {"gpt2 b=8 steps=5 optim=adamw", "mesh hosts=2 dp=2; split b over hosts; split b over dp; "
                                      "synchronize hosts by diloco:4; synchronize dp by local:2"},
     {"llama b=8 steps=5 optim=sgd", "mesh hosts=2 dp=2; split b over hosts; split b over dp; "
