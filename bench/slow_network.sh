@@ -29,7 +29,9 @@
 #   -g  train so many at once on the GPU of this host, f32, four ranks each; what is timed is on the CPU
 #   -i  a folder with metrics.jsonl of all trainings, as -o left it; nothing is trained
 #   -d  milliseconds that a packet takes more on its way out of a host; needs netem in the kernel (0)
-#   -c  runs skein bench coll with these words at every rate, and nothing else; --cluster @ is the machine of the rate
+#   -c  runs skein bench coll with these words at every rate, and nothing else; --cluster @ is the machine of the rate, links fitted
+#   -f  words of skein bench coll --fit instead of the usual ones, such as '--sizes 64,1Mi --seconds 0.1'; no: nothing is
+#       fitted, and a link is what the rate says
 #   -o  a folder for runs.csv, table.md, picture.svg, and metrics.jsonl of every run; it must be new or empty
 #
 # Prints a Markdown table, means over the seeds, and behind it the CSV, a line for each run:
@@ -38,7 +40,8 @@
 #                         optimizer with steps of another kind at first (optim.freeze_step) is timed with three of them
 #   step_ms               mean of the timed steps but the first
 #   floor_ms              bytes_counted at the rate of the link
-#   simulated_ms          skein simulate, on a machine that has this network (below), with the speed of a rank measured once
+#   simulated_ms          skein simulate, on a machine that has this network as collectives find it (skein bench coll --fit, at
+#                         every rate, before the ways) and the speed of a rank, measured once
 #   bytes_counted         tx_bytes of a host's interface in a timed step, mean of the four, with the headers of packets (of
 #                         large ones once: the kernel cuts them into frames where it shapes them).  What start and end
 #                         send is taken off, as a run of one step has it
@@ -48,12 +51,12 @@
 set -eu
 cd "$(dirname "$0")/.."
 skein=$(realpath "${SKEIN:-build/release/skein}")
-rates=50mbit,200mbit,1gbit,10gbit steps=200 timed=5 loss=2.6 seeds=2 more='' delay=0 out='' colls='' rows='' gpu=0 from=''
+rates=50mbit,200mbit,1gbit,10gbit steps=200 timed=5 loss=2.6 seeds=2 more='' delay=0 out='' colls='' rows='' gpu=0 from='' fit='--op allreduce --algorithm direct,ring,halving_doubling --sizes 64,256Ki,512Ki --seconds 0.05'
 ways='dp=4;dp=4 grads=f16;dp=4 grads=int8;dp=4 grads=int4 feedback;dp=4 sync=local:4;dp=4 sync=local:16'
 ways="$ways;dp=4 sync=diloco:16;dp=4 sync=diloco:50;dp=4 sync=stream:16"
 usage() { sed -n '2,/^set -eu/{/^#/!d;s/^# \{0,1\}//;p}' "$0"; }
 fail() { echo "slow_network.sh: $2" >&2; exit "$1"; }
-while getopts r:w:s:t:l:n:k:g:i:d:c:o:p:h o; do
+while getopts r:w:s:t:l:n:k:g:i:d:c:f:o:p:h o; do
     case $o in
     r) rates=$OPTARG ;;
     w) ways=$OPTARG ;;
@@ -66,6 +69,7 @@ while getopts r:w:s:t:l:n:k:g:i:d:c:o:p:h o; do
     i) from=$(realpath "$OPTARG") ;;
     d) delay=$OPTARG ;;
     c) colls=$OPTARG ;;
+    f) fit=$OPTARG ;;
     o) out=$OPTARG ;;
     p) rows=$OPTARG ;;
     h) usage; exit 0 ;;
@@ -145,7 +149,8 @@ keys=(model=nano model.hidden_size=128 model.num_hidden_layers=2 model.num_atten
     train.batch=8 train.seq=64)
 # shellcheck disable=SC2206 # words
 keys+=($more)
-run_keys=(data.train=kjv train.threads=1 optim.lr=0.003 val.every=8 val.batches=8 sample.every=0 log.every=0 ckpt.every=0)
+# A rate that does not depend on the number of steps: a timed run has fewer than a training.
+run_keys=(data.train=kjv train.threads=1 optim.lr=0.003 optim.schedule=constant val.every=8 val.batches=8 sample.every=0 log.every=0 ckpt.every=0)
 # shellcheck disable=SC2206
 run_keys+=($more)
 
@@ -175,11 +180,16 @@ bits() { # of a rate of tc, per second
     }' || fail 64 "rate $1: a number and kbit, mbit or gbit"
 }
 
+bucket() { # rate
+    local burst
+    burst=$(($(bits "$1") / 8000))
+    echo $((burst < 32768 ? 32768 : burst))
+}
+
 # A bucket of a millisecond, 32 kB at least; queues of 4 MB, so that bursts of collectives are not dropped.
 shape() { # rate
     local i burst
-    burst=$(($(bits "$1") / 8000))
-    [ "$burst" -ge 32768 ] || burst=32768
+    burst=$(bucket "$1")
     for i in $hosts; do
         tc -n "$net-$i" qdisc del dev eth0 root 2>/dev/null || true
         if [ "$delay" = 0 ]; then
@@ -220,15 +230,36 @@ mpi=(--host 10.77.0.1,10.77.0.2,10.77.0.3,10.77.0.4 -n 4 --map-by node --bind-to
 
 # --- one run
 
-collectives() { # rate
-    machine "$1"
-    # shellcheck disable=SC2086 # words
-    printf '%q ' exec mpirun.openmpi "${mpi[@]}" "$skein" bench coll ${colls//@/$work/machine} >"$work/command"
-    echo "rate $1"
+bench_coll() { # words
+    printf '%q ' exec mpirun.openmpi "${mpi[@]}" "$skein" bench coll "$@" >"$work/command"
     "$work/enter" 10.77.0.1 sh "$work/command" </dev/null &
     job=$!
-    wait $job || fail 1 "skein bench coll $colls ended with code $?"
+    wait $job || fail 1 "skein bench coll $* ended with code $?"
     job=''
+}
+
+# What the links of a rate are to collectives: alpha, o, g, G and incast, with whatever else runs here.  Ranks choose by it, too.
+fit_links() { # rate
+    rm -f "$work/links" "$XDG_CONFIG_HOME/skein/machine.txt"
+    [ "$fit" != no ] || return 0
+    machine "$1"
+    # shellcheck disable=SC2086 # words
+    bench_coll --fit "$work/fitted" --cluster "$work/machine" $fit >"$work/fit.log"
+    echo "links at $1:" >&2
+    tail -n 2 "$work/fit.log" >&2
+    [ -z "$out" ] || cp "$work/fit.log" "$out/links.$1.txt"
+    grep -E '^(alpha|rate|each|incast|gap)_between|^add_rate' "$work/fitted" >"$work/links"
+    machine "$1"
+    mkdir -p "$XDG_CONFIG_HOME/skein"
+    cp "$work/machine" "$XDG_CONFIG_HOME/skein/machine.txt"
+}
+
+collectives() { # rate
+    echo "rate $1"
+    fit_links "$1"
+    machine "$1"
+    # shellcheck disable=SC2086 # words
+    bench_coll ${colls//@/$work/machine}
 }
 
 train() { # layout, steps, seed, run, more keys: sent, frames: bytes of all hosts, at the interface and the shaper
@@ -250,19 +281,29 @@ train() { # layout, steps, seed, run, more keys: sent, frames: bytes of all host
     sent=$(($3 - $1)) frames=$(($4 - $2))
 }
 
-# The part of a frame of 1,514 bytes that is payload, 1,448 bytes, is what messages get of a rate.
+# Without a fit: the part of a frame of 1,514 bytes that is payload, 1,448 bytes, is what messages get of a rate.
 machine() { # rate
     cat >"$work/machine" <<END
 like: cpu
 flops: $flops
+memory_rate: $(awk -v f="$flops" 'BEGIN { printf "%.3e", 1e10 * f / 8e10 }')
+overhead: $(awk -v f="$flops" 'BEGIN { printf "%.3e", 1e-6 * 8e10 / f }')
 name: four hosts at $1
 ranks_per_host: 1
+burst_between: $(bucket "$1")
+END
+    if [ -s "$work/links" ]; then
+        cat "$work/links" >>"$work/machine"
+        return
+    fi
+    cat >>"$work/machine" <<END
 rate_between: $(awk -v b="$(bits "$1")" 'BEGIN { printf "%.0f", b / 8 * 1448 / 1514 }')
 alpha_between: $(awk -v d="$delay" 'BEGIN { print 1e-4 + d / 1e3 }')
 END
 }
 
-# The one number that is measured for simulations: operations a second, from steps of replicas that send nothing.
+# The one number of a rank that is measured for simulations: operations a second, from steps of replicas that send nothing.  Ranks
+# that share cores have that part of all they would do alone: bytes of memory a second and instructions, too (machine).
 flops=8e10
 fit_flops() {
     local measured run="$work/run"
@@ -426,6 +467,7 @@ done
 fit_flops "${rates##*,}"
 for rate in ${rates//,/ }; do
     shape "$rate"
+    fit_links "$rate"
     for way in "${list[@]}"; do time_way "$way" "$rate"; done
 done
 table "$work/runs.csv" >"$work/table.md"

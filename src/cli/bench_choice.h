@@ -13,10 +13,24 @@ typedef struct sk_choice_times {
     int n;
     const int *host_of; /* NULL: one host */
     const sk_costs *costs;
+    bool any_order; /* sums may be in an order of their own */
 } sk_choice_times;
 
-/* A row for each kind and size: the choice, the best of those that may be chosen without being
- * asked for, the fastest of all; then how far the choice is from the best. */
-sk_status sk_choice_show(sk_arena *a, const sk_choice_times *t, const char *format);
+typedef struct sk_choice_row { /* of a kind and a size */
+    int chosen, best,
+        fastest; /* points; best: of those that may be chosen without being asked for */
+    int hosts;
+    double predicted; /* seconds */
+    double ratio;     /* chosen over best */
+} sk_choice_row;
+
+/* Rows whose ratio is that of the times.  The best of many noisy times is one that had luck, so
+ * that the two should be timed once more. */
+int sk_choice_rows(sk_arena *a, const sk_choice_times *t, sk_choice_row **rows);
+
+/* A line for each row, then how far choices are from the best. */
+sk_status sk_choice_show(sk_arena *a, const sk_choice_times *t, const sk_choice_row *rows, int n,
+                         const char *format);
+double sk_choice_median(double *v, int n); /* sorts them */
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "cli/argv.h"
 #include "cli/bench_choice.h"
+#include "cli/bench_fit.h"
 #include "comm/boot.h"
 #include "coll/choose.h"
 #include "plan/calibrate.h"
@@ -26,8 +27,9 @@ typedef struct asked {
     int64_t sizes[MAX_SIZES];
     int n_kinds, n_sizes, n_ranks;
     const char *algorithms; /* names with commas between them, or "all" */
-    bool fresh, choice;
-    double seconds; /* a point; 0: the usual */
+    bool fresh, choice, any_order;
+    const char *fit; /* a file to write; NULL: none */
+    double seconds;  /* a point; 0: the usual */
     sk_machine machine;
     sk_boot boot; /* n_ranks above 1: this process is one rank of them */
     struct {
@@ -176,7 +178,29 @@ static void add_points(sk_arena *a, asked *q, sk_coll_kind kind, const sk_coll *
                             .algorithm = shm ? SK_BUILTIN : sk_coll_find(c->name),
                             .in_place = kind == SK_ALLREDUCE || kind == SK_BROADCAST,
                             .fresh = q->fresh,
+                            .starts = q->fit != NULL && i == 0,
                             .seconds = q->seconds};
+    }
+}
+
+static bool fitted(const asked *q, sk_coll_kind kind, const sk_coll *c)
+{
+    return c->build && c->price && !c->native && !c->packs && !c->adasum && fits(q, c, kind);
+}
+
+/* One list of each cost: what tells the numbers of links apart is that costs differ. */
+static void add_fitted(sk_arena *a, asked *q, sk_coll_kind kind)
+{
+    const sk_coll_ask ask = {.kind = kind, .n = q->n_ranks};
+    for (int i = 0; sk_coll_parts[i]; i++) {
+        bool again = !fitted(q, kind, sk_coll_parts[i]);
+        sk_coll_cost mine = again ? (sk_coll_cost){0} : sk_coll_price(sk_coll_parts[i], &ask);
+        for (int j = 0; j < i && !again; j++) {
+            if (!fitted(q, kind, sk_coll_parts[j])) continue;
+            sk_coll_cost c = sk_coll_price(sk_coll_parts[j], &ask);
+            again = c.rounds == mine.rounds && c.sent == mine.sent && c.summed == mine.summed;
+        }
+        if (!again) add_points(a, q, kind, sk_coll_parts[i]);
     }
 }
 
@@ -200,14 +224,51 @@ static sk_status add_named(sk_arena *a, asked *q, sk_coll_kind kind, const char 
     return SK_OK;
 }
 
+/* Do two algorithms send the same to the same?  Such lists have different names only. */
+static bool same_lists(const asked *q, sk_coll_kind kind, const sk_coll *x, const sk_coll *y)
+{
+    sk_coll_ask ask = {.kind = kind, .n = q->n_ranks};
+    bool same = x->build && y->build && !x->native && !y->native && x->adasum == y->adasum &&
+                x->packs == y->packs && x->order == y->order;
+    for (ask.me = 0; ask.me < ask.n && same; ask.me++) {
+        sk_arena tmp = {0};
+        sk_steps l, m;
+        sk_steps_build(x, &ask, &tmp, &l);
+        sk_steps_build(y, &ask, &tmp, &m);
+        same = l.list.n == m.list.n && l.cells == m.cells;
+        for (int i = 0; i < l.list.n && same; i++) {
+            const sk_step *s = &l.list.v[i], *t = &m.list.v[i];
+            same = s->act == t->act && s->round == t->round && s->peer == t->peer && s->n == t->n &&
+                   s->chunk == t->chunk;
+        }
+        sk_arena_end(&tmp);
+    }
+    return same;
+}
+
+/* What --choice times: no algorithm twice, and none that is for other sums. */
+static bool in_choice(const asked *q, sk_coll_kind kind, int at)
+{
+    const sk_coll *c = sk_coll_parts[at];
+    if (c->packs || c->adasum) return false;
+    for (int i = 0; i < at; i++)
+        if (fits(q, sk_coll_parts[i], kind) && same_lists(q, kind, sk_coll_parts[i], c))
+            return false;
+    return true;
+}
+
 static sk_status make_points(sk_arena *a, asked *q)
 {
     for (int k = 0; k < q->n_kinds; k++) {
+        if (!q->algorithms) {
+            add_fitted(a, q, q->kinds[k]);
+            continue;
+        }
         char *list = sk_strdup(a, q->algorithms);
         if (!strcmp(list, "all")) {
             for (int i = 0; sk_coll_parts[i]; i++)
                 if (fits(q, sk_coll_parts[i], q->kinds[k]) &&
-                    !(q->choice && (sk_coll_parts[i]->packs || sk_coll_parts[i]->adasum)))
+                    (!q->choice || in_choice(q, q->kinds[k], i)))
                     add_points(a, q, q->kinds[k], sk_coll_parts[i]);
             continue;
         }
@@ -273,13 +334,18 @@ static sk_status time_joined(sk_arena *a, asked *q, sk_coll_timing *times)
     return st;
 }
 
+static sk_status time_points(sk_arena *a, asked *q, sk_coll_timing *times)
+{
+    if (q->boot.n_ranks > 1) return time_joined(a, q, times);
+    return sk_time_colls(q->points.v, q->points.n, times);
+}
+
 static sk_status time_and_show(sk_arena *a, asked *q, const char *format)
 {
     sk_coll_timing *times = sk_many(a, sk_coll_timing, q->points.n);
     sk_table t = {.arena = a, .head = columns, .n_cols = COLS};
     int64_t wrong = 0;
-    if (q->boot.n_ranks > 1) SK_TRY(time_joined(a, q, times));
-    else SK_TRY(sk_time_colls(q->points.v, q->points.n, times));
+    SK_TRY(time_points(a, q, times));
     if (q->boot.rank) return SK_OK; /* rank 0 has the same */
     for (int i = 0; i < q->points.n; i++) {
         add_row(&t, &q->machine, &q->points.v[i], &times[i]);
@@ -290,11 +356,45 @@ static sk_status time_and_show(sk_arena *a, asked *q, const char *format)
     return SK_OK;
 }
 
+/* The choice and the best of each row once more, one after the other: the median of their ratios
+ * is not that of a best which was lucky. */
+static sk_status time_pairs(sk_arena *a, asked *q, const sk_choice_times *t, sk_choice_row *rows,
+                            int n)
+{
+    double ratio[SK_CHOICE_TURNS];
+    int pairs = 0, at = 0;
+    q->points.n = 0;
+    q->points.v = NULL;
+    q->points.cap = 0;
+    for (int i = 0; i < n; i++) pairs += rows[i].chosen != rows[i].best;
+    for (int turn = 0; turn < SK_CHOICE_TURNS; turn++)
+        for (int i = 0; i < n; i++) {
+            if (rows[i].chosen == rows[i].best) continue;
+            *(sk_coll_spec *)sk_push(a, &q->points) = t->spec[rows[i].chosen];
+            *(sk_coll_spec *)sk_push(a, &q->points) = t->spec[rows[i].best];
+        }
+    if (!pairs) return SK_OK;
+    sk_coll_timing *times = sk_many(a, sk_coll_timing, q->points.n);
+    SK_TRY(time_points(a, q, times));
+    for (int i = 0; i < n; i++) {
+        if (rows[i].chosen == rows[i].best) continue;
+        for (int turn = 0; turn < SK_CHOICE_TURNS; turn++) {
+            const sk_coll_timing *two = &times[2 * (turn * pairs + at)];
+            ratio[turn] = two[0].median / two[1].median;
+        }
+        rows[i].ratio = sk_choice_median(ratio, SK_CHOICE_TURNS);
+        at++;
+    }
+    return SK_OK;
+}
+
 static sk_status show_choice(sk_arena *a, asked *q, const char *format)
 {
+    sk_choice_row *rows = NULL;
     int n = q->points.n, all = SK_CHOICE_TURNS * n;
     sk_coll_timing *times = sk_many(a, sk_coll_timing, all);
-    sk_choice_times t = {.time = times, .n = n, .costs = &q->machine.costs};
+    sk_choice_times t = {
+        .time = times, .n = n, .costs = &q->machine.costs, .any_order = q->any_order};
     for (int i = 0; i < n; i++) /* a point has as long as ever, in turns */
         q->points.v[i].seconds = (q->seconds > 0 ? q->seconds : 0.2) / SK_CHOICE_TURNS;
     for (int i = n; i < all; i++) {
@@ -303,14 +403,49 @@ static sk_status show_choice(sk_arena *a, asked *q, const char *format)
     }
     t.spec = q->points.v;
     if (q->boot.n_hosts > 1) t.host_of = q->boot.host_of;
-    if (q->boot.n_ranks > 1) SK_TRY(time_joined(a, q, times));
-    else SK_TRY(sk_time_colls(q->points.v, all, times));
+    SK_TRY(time_points(a, q, times));
     for (int i = 0; i < all; i++)
         if (times[i].wrong)
             return sk_fail(SK_EBUG, "%lld elements of %s by %s came out wrong",
                            (long long)times[i].wrong, sk_coll_names[t.spec[i].kind],
                            sk_algorithm_name(t.spec[i].algorithm));
-    return q->boot.rank ? SK_OK : sk_choice_show(a, &t, format);
+    n = sk_choice_rows(a, &t, &rows);
+    SK_TRY(time_pairs(a, q, &t, rows, n));
+    return q->boot.rank ? SK_OK : sk_choice_show(a, &t, rows, n, format);
+}
+
+/* --- fitting --- */
+
+static sk_status can_fit(const asked *q)
+{
+    const sk_boot *b = &q->boot;
+    for (int i = 0; i < q->points.n; i++) {
+        const sk_coll_spec *s = &q->points.v[i];
+        const sk_coll *c = s->algorithm >= 0 ? sk_coll_parts[s->algorithm] : NULL;
+        if (c && c->build && c->price && !c->packs) continue;
+        return sk_fail(SK_EUSAGE,
+                       "command line: --fit needs algorithms that are lists with a price, and %s "
+                       "is none; leave --algorithm out",
+                       sk_algorithm_name(s->algorithm));
+    }
+    if (b->n_ranks < 2 || b->n_hosts < 2 || b->n_hosts == b->n_ranks) return SK_OK;
+    return sk_fail(
+        SK_EUSAGE,
+        "bench: --fit wants links of one kind, and %d ranks are on %d hosts; one rank of "
+        "each host is needed, or ranks of one host",
+        b->n_ranks, b->n_hosts);
+}
+
+static sk_status show_fit(sk_arena *a, asked *q, const char *format)
+{
+    sk_coll_timing *times = sk_many(a, sk_coll_timing, q->points.n);
+    sk_fit_times t = {q->points.v, times, q->points.n, q->boot.n_hosts > 1};
+    SK_TRY(can_fit(q));
+    SK_TRY(time_points(a, q, times));
+    if (q->boot.rank) return SK_OK;
+    SK_TRY(sk_fit_show(a, &t, format, &q->machine));
+    q->machine.doc = "links fitted to times by skein bench coll --fit";
+    return sk_machine_write(a, q->fit, &q->machine);
 }
 
 /* --- calibrating --- */
@@ -383,9 +518,9 @@ static sk_status join(sk_arena *a, asked *q, const char **ranks)
 
 sk_status sk_bench_coll(sk_arena *a, int argc, char **argv)
 {
-    const char *ops = "allreduce", *sizes = "4,1Ki,32Ki,1Mi,16Mi", *ranks = NULL, *seconds = NULL;
+    const char *ops = NULL, *sizes = NULL, *ranks = NULL, *seconds = NULL;
     const char *cluster = NULL, *format = NULL, *calibrating = NULL, *file = NULL, *warning = NULL;
-    const char *fresh = NULL, *choice = NULL;
+    const char *fresh = NULL, *choice = NULL, *any_order = NULL;
     asked *q = sk_new(a, asked);
     const sk_argv_option options[] = {{"--op", &ops, false},
                                       {"--sizes", &sizes, false},
@@ -396,6 +531,8 @@ sk_status sk_bench_coll(sk_arena *a, int argc, char **argv)
                                       {"--fresh", &fresh, true},
                                       {"--calibrate", &calibrating, true},
                                       {"--choice", &choice, true},
+                                      {"--any-order", &any_order, true},
+                                      {"--fit", &q->fit, false},
                                       {"-o", &format, false},
                                       {0}};
     int n = 0;
@@ -405,7 +542,15 @@ sk_status sk_bench_coll(sk_arena *a, int argc, char **argv)
                        "command line: --choice times all algorithms that fit; leave "
                        "out %s",
                        q->algorithms ? "--algorithm" : "--calibrate");
+    if (q->fit && (choice || calibrating || fresh))
+        return sk_fail(SK_EUSAGE, "command line: --fit is neither --choice nor --calibrate, and "
+                                  "not of --fresh data; leave one of them out");
+    if (any_order && !choice)
+        return sk_fail(SK_EUSAGE, "command line: --any-order is for --choice");
     if (choice) q->algorithms = "all";
+    q->any_order = any_order != NULL;
+    if (!ops) ops = q->fit ? "allreduce,allgather" : "allreduce";
+    if (!sizes) sizes = q->fit ? "64,16Ki,256Ki" : "4,1Ki,32Ki,1Mi,16Mi";
     q->choice = choice != NULL;
     if (file && !calibrating)
         return sk_fail(SK_EUSAGE, "command line: \"%.80s\" is one word too many", file);
@@ -413,11 +558,13 @@ sk_status sk_bench_coll(sk_arena *a, int argc, char **argv)
     q->fresh = fresh != NULL;
     if (calibrating) return calibrate(a, file, seconds ? q->seconds : calibrate_seconds, format);
     SK_TRY(join(a, q, &ranks));
-    if (!q->algorithms) q->algorithms = q->boot.n_hosts > 1 ? "direct" : "shm";
+    if (!q->algorithms && !q->fit) q->algorithms = q->boot.n_hosts > 1 ? "direct" : "shm";
     SK_TRY(read_points(a, q, ops, sizes, ranks));
     SK_TRY(sk_machine_default(a, cluster, &q->machine, &warning));
     if (warning) fprintf(stderr, "skein: %s\n", warning);
-    sk_status st = choice ? show_choice(a, q, format) : time_and_show(a, q, format);
+    sk_status st = choice   ? show_choice(a, q, format)
+                   : q->fit ? show_fit(a, q, format)
+                            : time_and_show(a, q, format);
     if (!st && q->boot.n_ranks) sk_boot_leave(&q->boot);
     return st;
 }

@@ -204,8 +204,9 @@ const sk_conf_key sk_conf_table[] = {
         DEFAULT("0", "longest wait for another rank; 0: from the predicted time of a step"),
         FROM(0, 1e9), .off = "0"),
     KEY("order", TEXT, order,
-        DEFAULT("fast", "order of sums: fast, or canonical: the same bits under any layout"),
-        .one_of = "fast canonical"),
+        DEFAULT("fast", "order of sums: fast; canonical: the same bits under any layout; any: also "
+                        "that of any algorithm between hosts"),
+        .one_of = "fast canonical any"),
     KEY("ranks", INT, ranks, DEFAULT("1", "processes on this host; also -n"), FROM(1, 1 << 20)),
     KEY("run", TEXT, run, DEFAULT("", "the run directory; empty: runs/<time>-<name>")),
     KEY("resume", TEXT, resume, DEFAULT("", "checkpoint to resume; auto: the newest of the run"),

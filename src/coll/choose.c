@@ -1,6 +1,7 @@
 /* choose.c - prices of algorithms, and the cheapest of them. */
 #include "coll/choose.h"
 #include "coll/link_price.h"
+#include "coll/loggp.h"
 #include "base/proc.h"
 #include "base/strings.h"
 
@@ -75,25 +76,29 @@ double sk_shm_price(const sk_costs *c, sk_coll_kind kind, int n, int64_t bytes)
 /* What one member does in a list, and what of it leaves its host. */
 typedef struct count {
     int rounds, rounds_out, messages, messages_out;
-    int came_out;            /* messages from other hosts */
-    double moved, moved_out; /* cells */
+    int came_out;               /* streams from other hosts: those that send to it in a round */
+    double moved, moved_out;    /* cells */
+    int round, round_out, peer; /* of the step before; the sender of the receive before */
 } count;
 
-static void count_step(count *k, const sk_step *s, bool out, int *round, int *round_out)
+static void count_step(count *k, const sk_step *s, bool out)
 {
+    bool came = s->act != SK_STEP_SEND, next = s->round != k->round;
     k->messages++;
     k->messages_out += out;
-    k->came_out += out && s->act != SK_STEP_SEND;
     k->moved += s->n;
     k->moved_out += out ? s->n : 0;
-    k->rounds += s->round != *round;
-    k->rounds_out += out && s->round != *round_out;
-    *round = s->round;
-    if (out) *round_out = s->round;
+    k->rounds += next;
+    k->rounds_out += out && s->round != k->round_out;
+    if (next) k->peer = -1;
+    /* two messages of one member are one stream */
+    k->came_out += out && came && s->peer != k->peer;
+    k->round = s->round;
+    if (out) k->round_out = s->round;
+    if (came) k->peer = s->peer;
 }
 
-/* Members of a host that are next to each other; 1 if it is not known who sits where. */
-static int members_here(const sk_coll_ask *ask, int hosts)
+int sk_members_here(const sk_coll_ask *ask, int hosts)
 {
     bool known = ask->n_axes > 1 && ask->n % hosts == 0;
     return hosts < 2 ? ask->n : known ? ask->n / hosts : 1;
@@ -103,16 +108,15 @@ static count count_list(const sk_coll *c, const sk_coll_ask *ask, int me, int he
 {
     sk_arena tmp = {0};
     sk_steps list;
-    count k = {0};
+    count k = {.round = -1, .round_out = -1, .peer = -1};
     sk_coll_ask one = *ask;
-    int round = -1, round_out = -1;
     one.me = me;
     sk_steps_build(c, &one, &tmp, &list);
     for (int i = 0; i < list.list.n; i++) {
         const sk_step *s = &list.list.v[i];
         if (s->act != SK_STEP_SEND && s->act != SK_STEP_RECV && s->act != SK_STEP_RECV_SUM)
             continue;
-        count_step(&k, s, s->peer / here != me / here, &round, &round_out);
+        count_step(&k, s, s->peer / here != me / here);
     }
     sk_arena_end(&tmp);
     return k;
@@ -136,20 +140,16 @@ static double price_of(const sk_costs *c, const sk_coll_cost *k, const count *w,
     double moved_out = w->moved > 0 ? w->moved_out / w->moved : apart;
     return k->rounds * mix(in->alpha, out->alpha, rounds_out) +
            (w->messages - w->messages_out) * in->each + w->messages_out * out->each +
-           k->sent * bytes * mix(in->beta, beta_between(out, w), moved_out) +
+           fmax(k->sent * bytes - moved_out * out->burst, 0) *
+               mix(in->beta, beta_between(out, w), moved_out) +
            k->summed * bytes * c->gamma;
 }
 
-double sk_call_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, int hosts,
-                     int64_t bytes)
+double sk_closed_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, int hosts,
+                       int64_t bytes)
 {
-    if (ask->n < 2) return 0;
-    if (algorithm == SK_BUILTIN)
-        return hosts > 1 ? INFINITY : sk_shm_price(c, ask->kind, ask->n, bytes);
     const sk_coll *a = sk_coll_parts[algorithm];
-    if (!a->price || !a->build) return INFINITY;
-    int here = members_here(ask, hosts);
-    if (ask->rate) return sk_link_price(c, a, ask, here, bytes);
+    int here = sk_members_here(ask, hosts);
     sk_coll_cost k = a->price(ask);
     int first = sk_kind_rooted(ask->kind) ? ask->root : 0;
     /* where hosts are no aligned blocks, others leave theirs more often than the first */
@@ -160,6 +160,20 @@ double sk_call_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, i
         dearest = fmax(dearest, price_of(c, &k, &w, hosts > 1, (double)bytes));
     }
     return dearest;
+}
+
+double sk_call_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, int hosts,
+                     int64_t bytes)
+{
+    if (ask->n < 2) return 0;
+    if (algorithm == SK_BUILTIN)
+        return hosts > 1 ? INFINITY : sk_shm_price(c, ask->kind, ask->n, bytes);
+    const sk_coll *a = sk_coll_parts[algorithm];
+    if (!a->price || !a->build) return INFINITY;
+    if (ask->rate) return sk_link_price(c, a, ask, sk_members_here(ask, hosts), bytes);
+    if (ask->n > SK_LOGGP_MEMBERS) return sk_closed_price(c, algorithm, ask, hosts, bytes);
+    sk_loggp m = sk_loggp_of(c);
+    return sk_loggp_play(&m, algorithm, ask, hosts, bytes, NULL);
 }
 
 /* --- choosing --- */

@@ -6,7 +6,7 @@
  *
  *     one host      directly in the heaps (-1): the floor, and any list is dearer, but for streams
  *                   of what is known to be sparse
- *     several       the cheapest list that can do it and sums in the order of the tree
+ *     several       the cheapest list that can do it and sums in tree order (any_order: in any)
  *     pinned        that one, or an error that names those that can
  *
  * A list costs, with S the bytes of the whole vector:
@@ -23,6 +23,9 @@
  * Where m members of other hosts send to one in the same round, their streams share its link and
  * get in each other's way (incast of TCP, Phanishayee et al. 2008): beta between hosts counts
  * 1 + incast log2 m times, m the mean over the rounds of a list.
+ *
+ * That is asked of vectors of more than SK_LOGGP_MEMBERS members.  The lists of fewer are played
+ * message by message (coll/loggp.h), with alpha for L, `each` for o and beta for G.
  *
  * Where the links of a topology file are known (coll/links.h), a round costs what its slowest link
  * does (coll/link_price.c), and any order of sums may be chosen unless it is to be canonical.
@@ -49,6 +52,8 @@ enum {
 typedef struct sk_link {
     double alpha, beta, each; /* seconds; seconds per byte; seconds per message */
     double incast;            /* how much dearer a byte is when two send to one at a time */
+    double gap;   /* seconds between two messages of a link: g of LogGP (coll/loggp.h) */
+    double burst; /* bytes that an idle link takes at once, as of a token bucket */
 } sk_link;
 
 typedef struct sk_shm_cost {  /* seconds, seconds per byte; tiny 0: heaps are not known */
@@ -94,6 +99,11 @@ double sk_shm_price(const sk_costs *c, sk_coll_kind kind, int n, int64_t bytes);
 /* Seconds of one call; hosts: on how many the members of ask sit.  INFINITY: has no price. */
 double sk_call_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, int hosts,
                      int64_t bytes);
+/* The same by the closed form, for any number of members; of a list that has a price. */
+double sk_closed_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, int hosts,
+                       int64_t bytes);
+/* Members of a host that are next to each other; 1 if it is not known who sits where. */
+int sk_members_here(const sk_coll_ask *ask, int hosts);
 
 /* May it be taken without being asked for?  It must keep the order of sums and say what it costs;
  * one that packs is for what is known to be sparse (ask->fill).  Whether it keeps the order may

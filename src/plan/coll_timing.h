@@ -10,6 +10,9 @@
  *              call if that is longer); its time is that of the slowest rank, divided by the calls
  *     point    9 to 201 samples, as many as fit in `seconds`: median, 10th and 90th percentile
  *
+ * START is timed apart, a few calls each after a barrier, by the time that its thread ran: waiting
+ * is not in it, nor are other programs.
+ *
  * Such calls find their data where the call before left them, often in the cache of
  * the core that needs them.  `fresh` points are those of a computation: each rank
  * writes its source anew before every call, then all meet; only the call is timed.
@@ -35,12 +38,15 @@ typedef struct sk_coll_spec {
     bool in_place;    /* where coll/algorithm.h allows it: all-reduce, broadcast, reduce-scatter,
                          all-gather */
     bool fresh;       /* see above */
+    bool starts;      /* time START, too */
     double seconds;   /* for the samples; 0: 0.2 */
 } sk_coll_spec;
 
 typedef struct sk_coll_timing {
     double median, p10, p90; /* seconds of one call */
-    int64_t wrong;           /* elements, over all ranks */
+    double start; /* seconds of a core that START takes, which sends the first round of a list; mean
+                     of all ranks.  0: in the heaps */
+    int64_t wrong; /* elements, over all ranks */
     int samples, batch;
 } sk_coll_timing;
 

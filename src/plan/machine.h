@@ -42,6 +42,8 @@
  *     rate_between: 48e9
  *     each_between: 1e-6
  *     incast_between: 0.35      how much dearer a byte is when two hosts send to one; 0: not at all
+ *     gap_between: 0            seconds between two messages of a link (g of LogGP); gap_inside
+ *     burst_between: 0          bytes that an idle link takes at once (the bucket of a shaper)
  *     add_rate: 10e9            bytes per second added: 1 / gamma
  *     shm_tiny: 0.4e-6          seconds; a small call in the heaps, two ranks
  *     shm_member: 0.1e-6        more for each further one

@@ -20,7 +20,7 @@ typedef struct sk_sim_group { /* a group, or all groups whose members are of the
     sk_reach reach;
     const sk_links *links; /* of these members; NULL: those of a kind are alike */
     const int *ranks;      /* members; NULL without links */
-    bool canonical;        /* order of sums */
+    bool any_order;        /* of sums */
     double free;           /* when the newest complete call was over */
     int64_t wire;
     struct {

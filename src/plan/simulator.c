@@ -35,12 +35,12 @@ static int members(const sk_sim *k, const sk_sim_rank *w, int group, int *ranks)
 static void set_links(const sk_sim *k, const sk_program *p, const int *ranks, int n,
                       sk_sim_group *out)
 {
+    out->any_order = p->any_order;
     if (!p->links) return;
     int *own = sk_many(k->arena, int, n);
     memcpy(own, ranks, sizeof *own * (size_t)n);
     out->links = p->links;
     out->ranks = own;
-    out->canonical = k->l->canonical;
 }
 
 /* A group is found by its number and its first simulated rank.  That is unambiguous: no class of

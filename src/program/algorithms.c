@@ -156,7 +156,7 @@ static sk_status choose(sk_lowering *e, int call)
         return SK_OK;
     }
     sk_coll_ask_for(c->kind, g->ranks, g->n, g->me, c->root, o->host_of, o->links, &ask);
-    ask.any_order = o->links && !e->l->canonical;
+    ask.any_order = e->p->any_order;
     int hosts = sk_hosts_count(g->ranks, g->n, o->host_of);
     int64_t bytes = sk_call_bytes(c);
     if (c->common) return meet_here(e, g, hosts);
@@ -178,7 +178,7 @@ static uint64_t choices(const sk_lowering *e)
     const sk_compile_opts *o = e->opts;
     const sk_costs *c = o->costs ? o->costs : &sk_costs_preset;
     if (!o->host_of && !sk_pins_any(&o->pins)) return 0; /* one host: all in shared memory */
-    uint64_t h = sk_links_hash(sk_pins_hash(1, &o->pins), o->links);
+    uint64_t h = sk_links_hash(sk_pins_hash(1 + e->p->any_order, &o->pins), o->links);
     if (o->host_of) h = sk_hash(h, o->host_of, sizeof(int) * (size_t)e->p->n_ranks);
     for (int i = 0; sk_coll_parts[i]; i++)
         h = sk_hash(h, sk_coll_parts[i]->name, strlen(sk_coll_parts[i]->name));
@@ -190,6 +190,7 @@ static uint64_t choices(const sk_lowering *e)
 sk_status sk_choose_algorithms(sk_lowering *e)
 {
     sk_program *p = e->p;
+    p->any_order = (e->opts->links || e->opts->any_order) && !e->l->canonical;
     for (int pc = 0; pc < p->insts.n; pc++) {
         sk_inst *in = &p->insts.v[pc];
         if (in->act == SK_DO_START) SK_TRY(choose(e, in->call));

@@ -68,7 +68,7 @@ static double price_of(const sk_lowering *e, sk_coll_kind kind, int axis, const 
     sk_coll_ask ask;
     double seconds = 0;
     sk_coll_ask_for(kind, g->ranks, g->n, g->me, 0, o->host_of, o->links, &ask);
-    ask.any_order = o->links && !e->l->canonical;
+    ask.any_order = (o->links || o->any_order) && !e->l->canonical;
     sk_call_fill(c, &ask);
     sk_choose(o->costs ? o->costs : &sk_costs_preset, &ask,
               sk_hosts_count(g->ranks, g->n, o->host_of), SK_SUM, bytes, &seconds);

@@ -358,6 +358,7 @@ typedef struct sk_program {
         *matrices;         /* who works on whole matrices; NULL: there are none */
     uint64_t choices;      /* hash of what algorithms were chosen by; 0: one host, no pin */
     const sk_links *links; /* between ranks, as compiled; NULL: none */
+    bool any_order;        /* lists that sum in an order of their own might be chosen */
     int64_t stage_bytes; /* scratch: first an area of all threads, for narrow operands converted to
                             f32 */
     int64_t scratch_per_thread;
@@ -403,6 +404,7 @@ typedef struct sk_compile_opts {
     const int *host_of;    /* rank -> host; NULL: one host */
     const sk_costs *costs; /* to choose algorithms by; NULL: the preset */
     const sk_links *links; /* between ranks; NULL: those of a kind are alike */
+    bool any_order;        /* sums between hosts may go in an order of a list's own */
     sk_pins pins;          /* algorithms that are not chosen by cost */
     sk_dtype state_type;   /* of the optimizer's state (kernel/optim.h); 0 is f32 */
     int64_t q8_least;      /* of fewer elements int8 state is f32; 0: SK_Q8_LEAST */

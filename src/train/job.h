@@ -55,7 +55,7 @@ typedef struct sk_job {
     int64_t warmup;
     char layout[SK_LAYOUT_TEXT];
     char relayout[SK_LAYOUT_TEXT]; /* "STEP: LAYOUT, ...": from these steps on; "": never */
-    char order[SK_NAME];           /* "fast" or "canonical" */
+    char order[SK_NAME];           /* "fast", "canonical" or "any" */
     char device[32];               /* cpu, cuda or cuda:N */
     char scratch[PATH_MAX];        /* folder of the offload file; "": the run directory */
     char run[PATH_MAX];            /* run directory; "": runs/<time>-<name> */

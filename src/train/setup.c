@@ -256,6 +256,9 @@ static sk_status make_layout(sk_setup *s)
     const char *text = job->layout;
     if (!*text) text = sk_print(s->arena, "dp=%lld", job->ranks > 0 ? (long long)job->ranks : 1LL);
     SK_TRY(sk_layout_read(text, (int)job->ranks, &s->layout));
+    if (s->layout.canonical && !strcmp(job->order, "any"))
+        return sk_fail(SK_ECONF, "order is any, and the layout says canonical order; leave one of "
+                                 "them out");
     s->layout.canonical |= !strcmp(job->order, "canonical");
     s->n_ranks = sk_mesh_ranks(&s->layout.mesh);
     SK_TRY(same_micro(s));

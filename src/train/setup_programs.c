@@ -24,6 +24,7 @@ sk_compile_opts sk_setup_opts(const sk_setup *s)
                              .costs = s->job->costs,
                              .pins = s->pins,
                              .links = s->links,
+                             .any_order = !strcmp(s->job->order, "any"),
                              .bucket_bytes = s->job->bucket,
                              .state_type = s->job->state_dtype,
                              .late = s->job->late,

@@ -178,7 +178,7 @@ static void prices(void)
             sk_coll_cost k = sk_coll_price(p, &a);
             double want = k.rounds * c->between.alpha + messages * c->between.each +
                           1e6 * (k.sent * c->between.beta + k.summed * c->gamma);
-            double found = sk_call_price(c, i, &a, n, 1000000);
+            double found = sk_closed_price(c, i, &a, n, 1000000);
             check(near(found, want), p->name, found, want);
         }
 }
@@ -215,7 +215,8 @@ static double slope(const sk_costs *c, const sk_coll_ask *a, int hosts, int alg)
     return sk_call_price(c, alg, a, hosts, 1 << 20) - fixed(c, a, hosts, alg);
 }
 
-/* Larger vectors never get an algorithm that moves more; returns how often the choice changes. */
+/* Larger vectors never get an algorithm that moves more, but for the bytes that hide in a gap
+ * between rounds; returns how often the choice changes. */
 static int along_sizes(const sk_costs *c, sk_coll_ask *a, int hosts)
 {
     int switches = 0, last = sk_choose(c, a, hosts, SK_SUM, 0, NULL);
@@ -224,7 +225,7 @@ static int along_sizes(const sk_costs *c, sk_coll_ask *a, int hosts)
         uint64_t degrees = a->degrees;
         int now = sk_choose(c, a, hosts, SK_SUM, bytes, NULL);
         double less = slope(c, a, hosts, now);
-        check(less <= more * (1 + 1e-12), "larger and moves more", less, more);
+        check(less <= more * (1 + 1e-3), "larger and moves more", less, more);
         switches += now != last || degrees != a->degrees;
         more = less;
         last = now;
@@ -621,6 +622,42 @@ static void some_calls(void)
     check(ring && bruck && other, "calls of all kinds", ring, bruck);
 }
 
+/* With any order of sums the balanced list for any number of members is chosen by itself; without
+ * it, and in canonical order, none but those of the tree are. */
+static void any_orders(void)
+{
+    static const int host_of[] = {0, 1, 2, 3, 4, 5};
+    sk_costs c = scaled(0.001, 1);
+    for (int any = 0; any < 2; any++)
+        for (int canonical = 0; canonical < 2; canonical++) {
+            world *w = sk_new(&arena, world);
+            sk_compile_opts o = {.host_of = host_of, .costs = &c, .any_order = any};
+            const char *layout = canonical ? "dp=6; canonical order" : "dp=6";
+            int own = 0;
+            if (!must(compile(w, layout, &o), layout)) return;
+            for (int i = 0; i < w->p[0]->calls.n; i++) {
+                const sk_call_plan *k = &w->p[0]->calls.v[i];
+                if (k->algorithm < 0 || sk_coll_parts[k->algorithm]->order == SK_ORDER_TREE)
+                    continue;
+                own++;
+                check(k->algorithm == sk_coll_find("circulant"), "balanced halving", k->algorithm,
+                      sk_coll_find("circulant"));
+            }
+            check((own > 0) == (any && !canonical), layout, own, any);
+        }
+    for (int n = 3; n <= 24; n++) {
+        sk_coll_ask a = ask_for(SK_ALLREDUCE, n, n);
+        a.any_order = true;
+        int at = sk_choose(&c, &a, n, SK_SUM, 1 << 22, NULL);
+        double tree = sk_call_price(
+            &c, sk_choose(&c, &(sk_coll_ask){.kind = a.kind, .n = n}, n, SK_SUM, 1 << 22, NULL), &a,
+            n, 1 << 22);
+        check(sk_call_price(&c, at, &a, n, 1 << 22) <= tree, "any order is no dearer", at, n);
+        if (sk_power_of_two(n)) continue;
+        check(at == sk_coll_find("circulant"), "n is no power of two", at, n);
+    }
+}
+
 /* In the simulator a call costs what its algorithm costs. */
 static double step_of(const sk_machine *m, int pin)
 {
@@ -699,6 +736,7 @@ int main(void)
     programs();
     some_pins();
     some_calls();
+    any_orders();
     simulated_calls();
     sk_arena_end(&arena);
     printf("choose: %d checks, %d bad\n", checks, bad);
