@@ -350,6 +350,11 @@ sk_status sk_lower_late(sk_lowering *e); /* starts the delayed updates of the st
  * parameter, what begins a step, what follows its update. */
 void sk_plan_replica(sk_lowering *e, sk_param_plan *q);
 void sk_lower_replica_begin(sk_lowering *e);
+/* timed_sync.c: time decides what ranks along the axis learn from each other; the gradients of the
+ * first ranks become those of all members; what does not go with that is refused. */
+bool sk_is_timed(const sk_lowering *e, int axis);
+void sk_lower_commit(sk_lowering *e);
+sk_status sk_check_timed(const sk_lowering *e);
 void sk_lower_replica_sync(sk_lowering *e);
 void sk_lower_replica_mean(sk_lowering *e); /* before validation: the mean of their weights */
 int sk_pair_axis(const sk_layout *l);

@@ -73,6 +73,8 @@ static void stats(sk_lowering *e)
         in->param = i;
         in->layer = q->tensor->layer;
     }
+    bool timed = e->training && sk_layout_timed(e->l);
+    if (timed) sk_lower_commit(e);
     sk_inst *in = sk_lower_inst(e, SK_DO_STATS);
     in->out[0] = p->stats;
     in->out[1] = squares;
@@ -81,7 +83,7 @@ static void stats(sk_lowering *e)
     bool local = sk_layout_any_local(e->l) && e->training;
     int beside = exact ? -1 : noise; /* exact ones are integers too */
     if (local) reduce_replica(e, p->stats, beside, "loss and norm");
-    else if (p->n_ranks > 1) reduce_over(e, p->world, p->stats, beside, "loss and norm");
+    else if (p->n_ranks > 1 && !timed) reduce_over(e, p->world, p->stats, beside, "loss and norm");
     if (exact) reduce_replica(e, squares, noise, "squares");
     int all = local ? reduce_all(e, p->stats, "stats of all", "loss and norm of all") : -1;
     int exact_all =

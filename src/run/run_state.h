@@ -52,6 +52,8 @@ struct sk_run {
     bool validation, skip; /* skip: this step makes no update */
     bool pending;          /* the step before left gradients for a late optimizer */
     bool full;             /* packed results did not fit: run/cpu/pack_bits.h */
+    bool watches, late;    /* sync=backup: looks whether others have made the step; they have */
+    unsigned set;          /* the ranks that made this step; 0: all */
     sk_step_out out;
     double partial[SK_THREADS_MAX][SK_MAX_SUM];
     sk_exact exact[SK_THREADS_MAX];

@@ -5,6 +5,7 @@
  *     loop_peak.c       GPUs, and the peak flops that MFU is over
  *     loop_load.c       what a run begins from: init, a model directory, a checkpoint
  *     loop_step.c       a step, its decision, its report; validation
+ *     loop_timed.c      whose gradients make a step: the log, its replay, a rank that was late
  *     loop_nonfinite.c  numbers that are not finite: stop, skip, roll back
  *     loop_save.c       checkpoints
  *     loop_export.c     model directories, for samples and for others
@@ -16,6 +17,7 @@
 
 #include "run/flight.h"
 #include "run/run.h"
+#include "train/commit_log.h"
 #include "train/loop.h"
 #include "train/loss_scale.h"
 #include "train/lr_schedule.h"
@@ -67,6 +69,8 @@ typedef struct sk_loop {
     double clock_rate;              /* how fast that clock runs: 1 except in tests */
     double step_s;                  /* the last step took */
     bool told_late;                 /* the warning about late saves was given */
+    sk_commit_log commit_log;       /* sync=backup */
+    sk_commits replay;              /* and what is replayed; n 0: nothing */
     sk_metrics metrics;             /* rank 0 */
     bool on_gpu;
     sk_nvml gpu;       /* rank 0: as it was at `gpu_polled` */
@@ -110,6 +114,18 @@ sk_status sk_loop_execute(sk_loop *l, const sk_step_in *in, sk_step_out *out);
 sk_status sk_loop_step(sk_loop *l);
 sk_status sk_loop_decision(sk_loop *l, sk_decision *d);
 sk_status sk_loop_validate(sk_loop *l);
+
+/* What a step reads; and all that follows a step: its numbers, counts and report. */
+sk_step_in sk_loop_step_in(sk_loop *l);
+sk_status sk_loop_account(sk_loop *l, const sk_step_in *in, const sk_step_out *out,
+                          double seconds);
+
+/* loop_timed.c */
+bool sk_loop_is_timed(const sk_loop *l);
+sk_commit_opts sk_loop_commit_opts(sk_loop *l);
+sk_status sk_loop_open_log(sk_loop *l);
+/* The step that began at `start`, and perhaps others, were made without this rank. */
+sk_status sk_loop_catch_up(sk_loop *l, double start);
 
 /* loop_nonfinite.c.  The run may have rolled back afterwards: l->rollbacks tells. */
 sk_status sk_loop_check_numbers(sk_loop *l, const sk_step_out *out);

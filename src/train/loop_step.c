@@ -34,6 +34,10 @@ static void decide(sk_loop *l)
     sk_decision d = {.steps = l->lr_schedule.steps, .stop = sk_heaps_stop_asked(l->t->heaps)};
     d.save =
         sk_loop_clock(l) + l->clock_rate * l->step_s >= sk_save_interval_next(&l->save_interval);
+    if (sk_loop_is_timed(l)) {
+        if (d.save) atomic_store(&l->channel->save_wished, 1);
+        return;
+    }
     if (!d.steps) d.steps = choose_steps(l);
     const sk_relayout *x = l->t->setup->relayout;
     if (x && x->by_noise)
@@ -124,6 +128,7 @@ static void report(sk_loop *l, const sk_step_out *out, const sk_step_in *in, dou
                    .skipped = l->scale.skipped,
                    .left_out = l->skipped_batches.n,
                    .tokens = out->tokens,
+                   .dropped = out->dropped,
                    .seconds = seconds,
                    .at = sk_now(),
                    .waited = out->waited,
@@ -173,25 +178,24 @@ static void count(sk_loop *l, const sk_step_out *out)
     if (out->again) atomic_fetch_add(&l->t->fallback_stats->again, 1);
 }
 
-sk_status sk_loop_step(sk_loop *l)
+sk_step_in sk_loop_step_in(sk_loop *l)
 {
-    int64_t each = l->own->n_updates, at = (int64_t)l->progress;
+    int64_t at = (int64_t)l->progress;
     l->gain = gain(l);
-    sk_step_in in = {.step = l->done,
-                     .lr = l->gain * sk_lr_at(&l->lr_schedule, at) *
-                           sk_batch_rate(l->t->setup->job, l->s->job->batch),
-                     .momentum = sk_lr_momentum(&l->lr_schedule, at),
-                     .shift = l->updates - l->done * each,
-                     .loss_scale = l->scale.value,
-                     .ahead = sk_batch_of_step(&l->skipped_batches, l->done) - l->done};
-    sk_step_out out = {0};
-    if (l->done == l->t->step + 1) l->second_at = sk_now();
-    if (!l->rank) decide(l);
-    double start = sk_now();
-    SK_TRY(sk_loop_execute(l, &in, &out));
-    double seconds = l->step_s = sk_now() - start;
+    return (sk_step_in){.step = l->done,
+                        .lr = l->gain * sk_lr_at(&l->lr_schedule, at) *
+                              sk_batch_rate(l->t->setup->job, l->s->job->batch),
+                        .momentum = sk_lr_momentum(&l->lr_schedule, at),
+                        .shift = l->updates - l->done * l->own->n_updates,
+                        .loss_scale = l->scale.value,
+                        .ahead = sk_batch_of_step(&l->skipped_batches, l->done) - l->done};
+}
+
+/* The run may have rolled back instead. */
+sk_status sk_loop_account(sk_loop *l, const sk_step_in *in, const sk_step_out *out, double seconds)
+{
     int rollbacks = l->rollbacks;
-    SK_TRY(sk_loop_check_numbers(l, &out));
+    SK_TRY(sk_loop_check_numbers(l, out));
     if (l->rollbacks != rollbacks) return SK_OK;
     if (l->done == l->t->step) {
         SK_TRY(sk_loop_find_peak(l));
@@ -199,14 +203,27 @@ sk_status sk_loop_step(sk_loop *l)
     }
     l->done++;
     l->progress += l->gain;
-    measure_noise(l, &out);
-    l->tokens += out.tokens;
-    if (out.finite) l->updates += each;
-    SK_TRY(sk_loop_backward_file(l, &in, &out));
+    measure_noise(l, out);
+    l->tokens += out->tokens;
+    if (out->finite) l->updates += l->own->n_updates;
+    SK_TRY(sk_loop_backward_file(l, in, out));
     if (l->rank) return SK_OK;
-    count(l, &out);
-    report(l, &out, &in, seconds);
+    count(l, out);
+    report(l, out, in, seconds);
     return SK_OK;
+}
+
+sk_status sk_loop_step(sk_loop *l)
+{
+    sk_step_in in = sk_loop_step_in(l);
+    sk_step_out out = {0};
+    if (l->done == l->t->step + 1) l->second_at = sk_now();
+    if (!l->rank) decide(l);
+    double start = sk_now();
+    SK_TRY(sk_loop_execute(l, &in, &out));
+    if (out.late) return sk_loop_catch_up(l, start);
+    l->step_s = sk_now() - start;
+    return sk_loop_account(l, &in, &out, l->step_s);
 }
 
 /* val.stop_loss, val.stop_accuracy: alike on all ranks, since each has the sums of all. */
