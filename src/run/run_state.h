@@ -54,6 +54,7 @@ struct sk_run {
     bool full;             /* packed results did not fit: run/cpu/pack_bits.h */
     bool watches, late;    /* sync=backup: looks whether others have made the step; they have */
     unsigned set;          /* the ranks that made this step; 0: all */
+    double committed[SK_N_SUMS]; /* the sums of the graph over these */
     sk_step_out out;
     double partial[SK_THREADS_MAX][SK_MAX_SUM];
     sk_exact exact[SK_THREADS_MAX];

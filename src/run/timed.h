@@ -10,8 +10,6 @@
 #include "run/run_state.h"
 
 sk_status sk_do_commit(sk_run *r);
-/* The sums of the graph, over the ranks that committed the step. */
-void sk_committed_sums(const sk_run *r, double *sums);
 /* The weights and the state of the optimizer of another rank, while they stay as they are. */
 void sk_take_weights(sk_run *r, int from);
 uint64_t sk_timed_places(const sk_program *p); /* equal on ranks that may read each other's */

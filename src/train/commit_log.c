@@ -118,7 +118,7 @@ static sk_status damaged(const char *path, int at)
 static sk_status keep(sk_arena *a, sk_commits *c, int64_t step, unsigned set)
 {
     if (step >= c->cap) {
-        int64_t cap = c->cap ? 2 * c->cap : 1024;
+        int64_t cap = 2 * step + 1024;
         c->set = sk_grow(a, c->set, sizeof *c->set * (size_t)c->cap, sizeof *c->set * (size_t)cap);
         c->cap = cap;
     }
@@ -136,6 +136,7 @@ static sk_status read_text(sk_arena *a, const char *path, sk_text t, int n_ranks
         line x;
         at++;
         if (!end || !read_line(s, end, &x)) return damaged(path, at);
+        if (at == 1) out->first = out->n = x.step - 1;
         if (x.step != out->n + 1)
             return sk_fail(SK_EDATA, "%s: line %d is about step %lld, step %lld is needed", path,
                            at, x.step, (long long)out->n + 1);

@@ -21,7 +21,7 @@ typedef struct sk_commit_log {
 /* What a run has chosen: by step, from 0; bit r: rank r. */
 typedef struct sk_commits {
     unsigned *set;
-    int64_t n, cap;
+    int64_t first, n, cap; /* steps from `first` to n - 1 are recorded */
 } sk_commits;
 
 /* Keep what the first `done` steps chose; of one rank, before any writes. */

@@ -40,6 +40,11 @@ static sk_status read_replay(sk_loop *l)
     const sk_job *job = l->s->job;
     if (!*job->replay) return SK_OK;
     SK_TRY(sk_commits_read(&l->arena, job->replay, l->s->n_ranks, &l->replay));
+    if (l->replay.first > l->t->step)
+        return sk_fail(SK_EDATA,
+                       "replay: run %s has recorded steps from %lld on; resume=CHECKPOINT of step "
+                       "%lld begins there",
+                       job->replay, (long long)l->replay.first + 1, (long long)l->replay.first);
     if (l->replay.n >= l->t->steps) return SK_OK;
     return sk_fail(SK_EDATA,
                    "replay: run %s has recorded %lld step%s, and %lld are asked for; "

@@ -72,20 +72,6 @@ static void copy_part(void *ctx, int part, int of)
         }
 }
 
-static sk_status sum_members(sk_run *r)
-{
-    share_job j = {.r = r};
-    for (int k = 0; k < r->p->n_ranks; k++) {
-        if (!(r->set >> k & 1)) continue;
-        if (k == r->p->rank) j.me = j.n;
-        j.members[j.n++] = k;
-    }
-    sk_threads_run(r->team, sum_part, &j);
-    SK_TRY(sk_quorum_meet(r->comm, r->step, r->set, 1));
-    sk_threads_run(r->team, copy_part, &j);
-    return sk_quorum_meet(r->comm, r->step, r->set, 2);
-}
-
 static void show_sums(sk_run *r)
 {
     double *sums = sk_quorum_sums(r->comm, r->p->rank);
@@ -97,13 +83,30 @@ static void show_sums(sk_run *r)
     }
 }
 
-void sk_committed_sums(const sk_run *r, double *sums)
+/* Before the members part: behind that a member may show those of its next step. */
+static void add_sums(sk_run *r)
 {
     for (int w = 0; w < r->p->n_sums; w++) {
-        sums[w] = 0;
+        r->committed[w] = 0;
         for (int k = 0; k < r->p->n_ranks; k++)
-            if (r->set >> k & 1) sums[w] += sk_quorum_sums(r->comm, k)[w];
+            if (r->set >> k & 1) r->committed[w] += sk_quorum_sums(r->comm, k)[w];
     }
+}
+
+
+static sk_status sum_members(sk_run *r)
+{
+    share_job j = {.r = r};
+    for (int k = 0; k < r->p->n_ranks; k++) {
+        if (!(r->set >> k & 1)) continue;
+        if (k == r->p->rank) j.me = j.n;
+        j.members[j.n++] = k;
+    }
+    sk_threads_run(r->team, sum_part, &j);
+    SK_TRY(sk_quorum_meet(r->comm, r->step, r->set, 1));
+    sk_threads_run(r->team, copy_part, &j);
+    add_sums(r);
+    return sk_quorum_meet(r->comm, r->step, r->set, 2);
 }
 
 sk_status sk_do_commit(sk_run *r)

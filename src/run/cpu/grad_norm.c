@@ -1,7 +1,6 @@
 /* grad_norm.c - the norm of all gradients, the sums of a step, and clipping, on the host. */
 #include "run/cpu/optimize.h"
 #include "run/ordered_sums.h"
-#include "run/timed.h"
 
 #include <math.h>
 #include <string.h>
@@ -178,7 +177,8 @@ void sk_do_stats(sk_run *r, const sk_inst *in)
             else if (sum->cell[i] >= 0) s[SK_STAT_SUMS + p->n_sums + sum->cell[i]] = x;
         }
     }
-    if (in->training && r->set) sk_committed_sums(r, s + SK_STAT_SUMS);
+    if (in->training && r->set)
+        memcpy(s + SK_STAT_SUMS, r->committed, sizeof *s * (size_t)p->n_sums);
 }
 
 static void sumsq_part(void *ctx, int part, int of)
