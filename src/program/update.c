@@ -162,7 +162,8 @@ static void one_pass(sk_lowering *e, int pass, int before, int after)
                 in->in[2 + q->n_state] = e->sums_sent[i];
         }
     if (e->opts->optim->sends && pass == e->opts->optim->n_first) sk_lower_sent(e);
-    if (after >= 0) reduce_replica(e, after, -1, "sums of the optimizer");
+    if (after >= 0 && !sk_layout_timed(e->l)) /* else every rank counts all by itself */
+        reduce_replica(e, after, -1, "sums of the optimizer");
     e->at.sync = (sk_step_due){0};
 }
 
