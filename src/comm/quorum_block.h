@@ -1,9 +1,10 @@
-/* quorum_block.h - what quorum.c keeps in the control block; private to comm/. */
+/* quorum_block.h - what quorum.c and turns.c keep in the control block; private to comm/. */
 #ifndef SK_COMM_QUORUM_BLOCK_H
 #define SK_COMM_QUORUM_BLOCK_H
 
 #include "comm/heap.h"
 #include "comm/quorum.h"
+#include "comm/turns.h"
 
 typedef struct sk_quorum_rank {
     _Alignas(SK_FLAG_BYTES) atomic_ullong at; /* the step that it is in */
@@ -19,6 +20,10 @@ typedef struct sk_quorum_block {
     _Alignas(SK_FLAG_BYTES) atomic_ullong word; /* step << 32 | who has come */
     _Alignas(SK_FLAG_BYTES) atomic_ullong sealed; /* steps */
     unsigned set[SK_QUORUM_WINDOW];               /* by step: who committed it */
+    _Alignas(SK_FLAG_BYTES) atomic_ullong tickets; /* turns that were asked for, */
+    _Alignas(SK_FLAG_BYTES) atomic_ullong over;    /* that are over: counted from the first */
+    atomic_int holder;                             /* 1 + the rank whose turn it is; 0: none */
+    sk_turn_state state;
     sk_quorum_rank rank[];
 } sk_quorum_block;
 

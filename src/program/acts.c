@@ -120,6 +120,17 @@ static void stats_operands(const sk_program *p, const sk_inst *in, sk_visit *vis
         visit(ctx, &p->params.v[i].grad_shard, SK_READS | SK_BESIDE);
 }
 
+static void pull_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
+{
+    (void)in;
+    for (int i = 0; i < p->params.n; i++) {
+        sk_param_plan *q = &p->params.v[i];
+        visit(ctx, &q->shard, SK_WRITES);
+        if (q->master >= 0) visit(ctx, &q->master, SK_WRITES);
+        for (int s = 0; s < q->n_state; s++) visit(ctx, &q->state[s], SK_WRITES);
+    }
+}
+
 static void commit_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
 {
     (void)in;

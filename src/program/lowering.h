@@ -354,6 +354,8 @@ void sk_lower_replica_begin(sk_lowering *e);
  * first ranks become those of all members; what does not go with that is refused. */
 bool sk_is_timed(const sk_lowering *e, int axis);
 void sk_lower_commit(sk_lowering *e);
+void sk_lower_pull(sk_lowering *e); /* the newest weights, where a step and its update begin */
+void sk_lower_push(sk_lowering *e);
 sk_status sk_check_timed(const sk_lowering *e);
 void sk_lower_replica_sync(sk_lowering *e);
 void sk_lower_replica_mean(sk_lowering *e); /* before validation: the mean of their weights */

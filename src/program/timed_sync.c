@@ -1,10 +1,13 @@
-/* timed_sync.c - where time decides what a step is made of (sync=backup:B).
+/* timed_sync.c - where time decides what a step is made of (sync=backup:B, sync=ssp:S).
  *
  * The programs of ranks have no collective in their training section, so none waits for another
  * one but in COMMIT, where the executor sums the gradients of the ranks that came first
  * (comm/quorum.h).  What would make them wait, or keep something that a rank which was late could
  * not take from another, is refused here; validation, which all ranks do together, is that of plain
- * data parallelism. */
+ * data parallelism.
+ *
+ * With sync=ssp:S ranks update one after the other (comm/turns.h): a rank takes the newest weights
+ * where a step begins (PULL) and where its update does (PUSH). */
 #include "program/lowering.h"
 
 static int timed_axis(const sk_layout *l)
@@ -15,7 +18,24 @@ static int timed_axis(const sk_layout *l)
 
 bool sk_is_timed(const sk_lowering *e, int axis) { return timed_axis(e->l) == axis; }
 
-void sk_lower_commit(sk_lowering *e) { sk_lower_inst(e, SK_DO_COMMIT); }
+void sk_lower_commit(sk_lowering *e)
+{
+    if (sk_layout_backup(e->l) >= 0) sk_lower_inst(e, SK_DO_COMMIT);
+}
+
+void sk_lower_pull(sk_lowering *e)
+{
+    if (sk_layout_stale(e->l) < 0) return;
+    e->at.task = 0;
+    e->at.micro = -1;
+    e->at.layer = 0;
+    sk_lower_inst(e, SK_DO_PULL);
+}
+
+void sk_lower_push(sk_lowering *e)
+{
+    if (sk_layout_stale(e->l) >= 0) sk_lower_inst(e, SK_DO_PUSH);
+}
 
 static const char *way(const sk_lowering *e)
 {
@@ -72,6 +92,10 @@ static sk_status all_is_shared(const sk_lowering *e)
                        "layout: train.noise compares the gradients of all ranks, and with sync=%s "
                        "a step has those that came; leave out one of them",
                        way(e));
+    if (p->ema > 0 && sk_layout_stale(e->l) >= 0)
+        return sk_fail(SK_ECONF,
+                       "optim.ema averages the weights of steps, and with sync=ssp each step has "
+                       "as many updates as ranks; take optim.ema=0");
     return SK_OK;
 }
 

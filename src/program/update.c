@@ -266,6 +266,7 @@ void sk_lower_update(sk_lowering *e)
     e->at.layer = 0;
     stats(e);
     if (p->async) return; /* tasks have updated already */
+    sk_lower_push(e);
     sk_lower_keep_factors(e);
     int64_t n = 0; /* an entry for every parameter of the graph, so that ranks agree on it */
     for (int i = 0; i < e->g->tensors.n; i++) n += e->g->tensors.v[i]->role == SK_PARAM;

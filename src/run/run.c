@@ -134,6 +134,7 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
     r->heaps = h;
     r->opts = *o;
     r->loss_scale = 1;
+    r->stale_from = -1;
     r->phase = p->phases - 1;
     r->timeout_s = o->timeout_s > 0 ? o->timeout_s : DEFAULT_TIMEOUT_S;
     r->line = sk_heaps_rank_state(h, slot);
@@ -290,6 +291,14 @@ static sk_status run_timed(sk_run *r, sk_step_out *out)
     return SK_OK;
 }
 
+static sk_status run_stale(sk_run *r, const sk_step_in *in, sk_step_out *out)
+{
+    sk_stale_begin(r, in);
+    SK_TRY(execute(r, 0, r->p->n_train));
+    *out = r->out;
+    return sk_stale_end(r, out);
+}
+
 /* All ranks see the same sums: they end alike. */
 static sk_status run_phases(sk_run *r, sk_step_out *out)
 {
@@ -312,6 +321,7 @@ sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out)
     r->loss_scale = in->loss_scale > 0 ? in->loss_scale : 1;
     r->validation = false;
     if (sk_layout_backup(&r->p->layout) >= 0) return run_timed(r, out);
+    if (sk_layout_stale(&r->p->layout) >= 0) return run_stale(r, in, out);
     SK_TRY(run_phases(r, out));
     r->pending = r->p->late && !r->skip;
     return SK_OK;

@@ -34,10 +34,15 @@ typedef struct sk_knobs {
 } sk_knobs;
 
 /* With sync=backup:B: which ranks commit a step, told by the one whose gradient completes the set,
- * before anybody acts on it; and as a replay has it (bit r: rank r).  Each may be NULL. */
+ * before anybody acts on it; and as a replay has it (bit r: rank r).  With sync=ssp:S: the turns of
+ * a step of this rank (comm/turns.h), told while it has the second; and as a replay has them.  What
+ * is imposed may be NULL, or return 0 or false. */
+enum { SK_TURN_READ, SK_TURN_UPDATE, SK_N_TURNS };
 typedef struct sk_commit_opts {
     sk_status (*seal)(void *ctx, int64_t step, unsigned set);
     unsigned (*imposed)(void *ctx, int64_t step);
+    sk_status (*updated)(void *ctx, int64_t step, const int64_t turn[SK_N_TURNS], int64_t ahead);
+    bool (*imposed_turns)(void *ctx, int64_t step, int64_t turn[SK_N_TURNS]);
     void *ctx;
 } sk_commit_opts;
 
@@ -123,6 +128,9 @@ sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out);
  * SK_MOST_MISSED. */
 enum { SK_MOST_MISSED = 64 };
 sk_status sk_run_catch_up(sk_run *r, sk_step_out *missed, int *n);
+/* With sync=ssp: all ranks together take the newest weights; *updates are those of all ranks so far,
+ * and *tokens, on rank 0, what no step of it has told yet.  Otherwise it does nothing. */
+sk_status sk_run_settle(sk_run *r, int64_t *updates, double *tokens);
 /* Of a run that is alone: executes from instruction *pc up to the first one that waits for other
  * ranks, that one included, or to the end of the training step (*pc is n_train).  Updates happen,
  * at a learning rate of zero. */

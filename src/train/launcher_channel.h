@@ -73,6 +73,10 @@ typedef struct sk_channel {
         atomic_int stop, save, phase;
     } decision[SK_CHANNEL_DECISIONS];
     atomic_int save_wished; /* by rank 0, where another rank decides: loop_timed.c */
+    struct {                /* sync=ssp: behind so many steps all ranks meet, to save or to stop */
+        atomic_llong at;
+        atomic_int stop, save;
+    } meeting;
     struct {
         char name[SK_CKPT_NAME];
         bool begun;

@@ -48,7 +48,7 @@ static void decide(sk_loop *l)
 /* The decision on the step just done; a new number of steps is told to the console. */
 sk_status sk_loop_decision(sk_loop *l, sk_decision *d)
 {
-    *d = sk_channel_decision(l->channel, l->done - 1);
+    *d = sk_loop_is_stale(l) ? sk_loop_meeting(l) : sk_channel_decision(l->channel, l->done - 1);
     if (l->t->wire) SK_TRY(sk_comm_small_bcast(sk_run_comm(l->run), d, sizeof *d));
     l->want = d->phase;
     if (l->lr_schedule.steps || !d->steps) return SK_OK;
@@ -238,6 +238,7 @@ sk_status sk_loop_validate(sk_loop *l)
     const sk_feed *f = &l->s->val_feed;
     int64_t n = (f->end + f->batch - 1) / f->batch;
     double loss = 0, tokens = 0, right = 0;
+    SK_TRY(sk_loop_settle(l));
     SK_TRY(sk_run_mean(l->run));
     for (int64_t i = 0; i < n; i++) {
         sk_step_out out = {0};

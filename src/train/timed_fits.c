@@ -18,6 +18,8 @@ sk_status sk_setup_check_timed(const sk_setup *s)
     const conflict all[] = {
         {!strcmp(job->nonfinite, "rollback"), "train.nonfinite=rollback",
          "all ranks go back together", "stop or skip"},
+        {sk_layout_stale(&s->layout) >= 0 && !strcmp(job->nonfinite, "skip"), "train.nonfinite=skip",
+         "all ranks skip a step together", "stop"},
         {job->time_limit > 0, "train.time", "the number of steps must not depend on the clock too",
          "train.steps=N"},
         {*job->relayout, "train.relayout", "all ranks change the layout between two steps",

@@ -212,6 +212,10 @@ static sk_status optimize(sk_run *r, const sk_inst *in, int pc)
         return SK_OK;
     case SK_DO_COMMIT:
         return r->opts.alone ? SK_OK : sk_do_commit(r);
+    case SK_DO_PULL:
+        return r->opts.alone ? SK_OK : sk_do_pull(r);
+    case SK_DO_PUSH:
+        return r->opts.alone ? SK_OK : sk_do_push(r);
     case SK_DO_CLIP:
         sk_do_clip(r, in);
         return SK_OK;
