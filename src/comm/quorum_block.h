@@ -23,6 +23,7 @@ typedef struct sk_quorum_block {
     _Alignas(SK_FLAG_BYTES) atomic_ullong tickets; /* turns that were asked for, */
     _Alignas(SK_FLAG_BYTES) atomic_ullong over;    /* that are over: counted from the first */
     atomic_int holder;                             /* 1 + the rank whose turn it is; 0: none */
+    atomic_int asked[SK_QUORUM_RANKS]; /* by ticket: 1 + who has it */
     sk_turn_state state;
     sk_quorum_rank rank[];
 } sk_quorum_block;

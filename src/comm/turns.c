@@ -45,15 +45,33 @@ sk_status sk_turn_bound(sk_comm *c, int64_t step, int most)
 
 sk_turn_state *sk_turn_state_of(sk_comm *c) { return &c->heaps->quorum->state; }
 
+static int64_t ask(sk_comm *c)
+{
+    sk_quorum_block *b = c->heaps->quorum;
+    unsigned long long ticket = atomic_fetch_add(&b->tickets, 1);
+    atomic_store(&b->asked[ticket % SK_QUORUM_RANKS], c->rank + 1);
+    return (int64_t)ticket;
+}
+
+/* Whose turn it is, also if it has not come yet; a replay does not know.  -1: nobody's. */
+static int whose(const sk_comm *c)
+{
+    const sk_quorum_block *b = c->heaps->quorum;
+    unsigned long long over = atomic_load(&b->over);
+    int rank = atomic_load(&b->holder) - 1;
+    if (rank < 0 && over < atomic_load(&b->tickets))
+        rank = atomic_load(&b->asked[over % SK_QUORUM_RANKS]) - 1;
+    return rank == c->rank ? -1 : rank;
+}
+
 sk_status sk_turn_take(sk_comm *c, int64_t first, int64_t turn, int64_t *got)
 {
     sk_quorum_block *b = c->heaps->quorum;
     sk_backoff p = {.peer = -1};
     sk_status st = SK_OK;
-    *got = turn >= 0 ? turn : first + (int64_t)atomic_fetch_add(&b->tickets, 1);
+    *got = turn >= 0 ? turn : first + ask(c);
     while (!st && (int64_t)atomic_load(&b->over) + first != *got) {
-        p.peer = atomic_load(&b->holder) - 1; /* -1: nobody, or one that has not come yet */
-        if (p.peer == c->rank) p.peer = -1;
+        p.peer = whose(c);
         st = sk_backoff_wait(c, &p);
     }
     sk_backoff_end(c, &p);

@@ -326,6 +326,16 @@ static void print_commit(sk_out *o, const sk_program *p, const sk_inst *in)
                n, a < 0 ? "" : p->layout.mesh.name[a]);
 }
 
+static void print_newest(sk_out *o, const sk_program *p, const sk_inst *in)
+{
+    int a = sk_layout_stale(&p->layout);
+    (void)in;
+    sk_out_add(o, "the newest weights along %s", a < 0 ? "" : p->layout.mesh.name[a]);
+    if (a >= 0 && p->layout.sync[a].stale != SK_ANY_STALENESS)
+        sk_out_add(o, ", at most %d step%s ahead", p->layout.sync[a].stale - 1,
+                   sk_plural(p->layout.sync[a].stale - 1));
+}
+
 /* Operands may be missing in between. */
 static void print_clip(sk_out *o, const sk_program *p, const sk_inst *in)
 {
