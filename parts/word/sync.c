@@ -254,7 +254,7 @@ static sk_status codec_fits(const sk_axis_sync *s)
 /* What does not go with gradients, or updates, that come when they come. */
 static sk_status timed_fits(const sk_layout *l)
 {
-    int a = sk_layout_backup(l) >= 0 ? sk_layout_backup(l) : sk_layout_stale(l);
+    int a = sk_timed_axis(l);
     if (a < 0) return SK_OK;
     const char *way = l->sync[a].backup ? "backup" : "ssp", *name = l->mesh.name[a];
     for (int b = 0; b < l->mesh.n; b++)
@@ -419,6 +419,9 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
             axis = a;
     if (axis < 0 || !sk_dice_one_in(d, 4)) return false;
     const char *way = ways[sk_dice_pick(d, 0, (int)(sizeof ways / sizeof *ways) - 1)];
+    bool alone = !l->canonical && !l->shard;
+    for (int a = 0; a < l->mesh.n; a++) alone &= a == axis || l->mesh.size[a] == 1;
+    if (alone && sk_dice_one_in(d, 2)) way = "backup:1"; /* tests let all ranks come */
     bool brief = !strcmp(l->mesh.name[axis], "dp") && sk_dice_one_in(d, 2);
     if (brief) snprintf(phrase, SK_WORD_TEXT, "sync=%s", way);
     else snprintf(phrase, SK_WORD_TEXT, "synchronize %s by %s", l->mesh.name[axis], way);

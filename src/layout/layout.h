@@ -171,10 +171,11 @@ int sk_layout_replica_of(const sk_layout *l, const int *coord);
  * it commits (sync=backup:B), or the order of updates (sync=ssp:S); -1: there is none. */
 int sk_layout_backup(const sk_layout *l);
 int sk_layout_stale(const sk_layout *l);
-static inline bool sk_layout_timed(const sk_layout *l)
+static inline int sk_timed_axis(const sk_layout *l) /* either of them */
 {
-    return sk_layout_backup(l) >= 0 || sk_layout_stale(l) >= 0;
+    return sk_layout_backup(l) >= 0 ? sk_layout_backup(l) : sk_layout_stale(l);
 }
+static inline bool sk_layout_timed(const sk_layout *l) { return sk_timed_axis(l) >= 0; }
 
 /* Is the letter marked '^': some operand is gathered along it while others are split? */
 bool sk_node_gathers(const sk_node *n, char letter);

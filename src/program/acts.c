@@ -207,6 +207,13 @@ static int64_t commit_bytes(const sk_program *p, const sk_inst *in)
     return 3 * sum;
 }
 
+/* Read there and written here. */
+static int64_t pull_bytes(const sk_program *p, const sk_inst *in)
+{
+    (void)p;
+    return 2 * in->wire;
+}
+
 typedef struct counter {
     const sk_program *p;
     int64_t bytes;

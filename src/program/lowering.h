@@ -357,6 +357,7 @@ void sk_lower_commit(sk_lowering *e);
 void sk_lower_pull(sk_lowering *e); /* the newest weights, where a step and its update begin */
 void sk_lower_push(sk_lowering *e);
 sk_status sk_check_timed(const sk_lowering *e);
+int64_t sk_timed_wire(const sk_program *p, const sk_inst *in); /* bytes from memories of others */
 void sk_lower_replica_sync(sk_lowering *e);
 void sk_lower_replica_mean(sk_lowering *e); /* before validation: the mean of their weights */
 int sk_pair_axis(const sk_layout *l);

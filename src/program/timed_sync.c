@@ -10,13 +10,7 @@
  * where a step begins (PULL) and where its update does (PUSH). */
 #include "program/lowering.h"
 
-static int timed_axis(const sk_layout *l)
-{
-    int a = sk_layout_backup(l);
-    return a >= 0 ? a : sk_layout_stale(l);
-}
-
-bool sk_is_timed(const sk_lowering *e, int axis) { return timed_axis(e->l) == axis; }
+bool sk_is_timed(const sk_lowering *e, int axis) { return sk_timed_axis(e->l) == axis; }
 
 void sk_lower_commit(sk_lowering *e)
 {
@@ -35,6 +29,23 @@ void sk_lower_pull(sk_lowering *e)
 void sk_lower_push(sk_lowering *e)
 {
     if (sk_layout_stale(e->l) >= 0) sk_lower_inst(e, SK_DO_PUSH);
+}
+
+/* A member of m reads a share of the gradient of each other member, and the shares that these have
+ * summed.  With sync=ssp everything that is kept is taken over twice a step, if others update as
+ * often. */
+int64_t sk_timed_wire(const sk_program *p, const sk_inst *in)
+{
+    int a = sk_timed_axis(&p->layout), m = p->layout.mesh.size[a] - p->layout.sync[a].backup;
+    int64_t grads = 0, kept = 0;
+    for (int i = 0; i < p->params.n; i++) grads += p->bufs.v[p->params.v[i].grad_shard].bytes;
+    for (int i = 0; i < p->bufs.n; i++) {
+        const sk_buffer *b = &p->bufs.v[i];
+        if (b->keep && b->within < 0 && (b->kind == SK_WEIGHTS || b->kind == SK_OPTIM))
+            kept += b->bytes;
+    }
+    if (in->act == SK_DO_COMMIT) return 2 * grads * (m - 1) / m;
+    return in->act == SK_DO_PULL || in->act == SK_DO_PUSH ? kept : 0;
 }
 
 static const char *way(const sk_lowering *e)
@@ -101,7 +112,7 @@ static sk_status all_is_shared(const sk_lowering *e)
 
 sk_status sk_check_timed(const sk_lowering *e)
 {
-    if (timed_axis(e->l) < 0) return SK_OK;
+    if (sk_timed_axis(e->l) < 0) return SK_OK;
     SK_TRY(one_host(e));
     SK_TRY(all_is_shared(e));
     return no_calls(e);

@@ -42,7 +42,8 @@ struct sk_run {
     double timeout_s;       /* longest wait for a peer or a background worker */
     double waited, copied, uncovered;
     int64_t wire_then;     /* bytes that sk_comm had sent before the section began */
-    int64_t wire_device;   /* bytes that the device itself sent in this section */
+    int64_t wire_device;   /* bytes that the device itself sent in this section, or that this rank
+                              took from the memory of another one */
     float scale;           /* of gradients: 1 / tokens, times the factor of clipping */
     double momentum;       /* sk_step_in.momentum */
     double lr, loss_scale; /* gradients are multiplied by loss_scale, so that small ones survive */

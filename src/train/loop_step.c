@@ -116,7 +116,7 @@ static void report(sk_loop *l, const sk_step_out *out, const sk_step_in *in, dou
                     .twice = l->fallback != NULL,
                     .again = out->again};
     double peak = l->channel->peak;
-    bool works = !sk_idle(l->own); /* else its clock says nothing about a step */
+    bool works = !sk_idle(l->own) && !out->late; /* else its clock says nothing about a step */
     sk_loop_poll_gpu(l);
     sk_record r = {.kind = SK_REC_STEP,
                    .step = l->done,

@@ -143,6 +143,8 @@ sk_status sk_loop_catch_up(sk_loop *l, double start)
     double seconds = (sk_now() - start) / n;
     for (int i = 0; i < n; i++) {
         sk_step_in in = sk_loop_step_in(l);
+        missed[i].late = true; /* its times are those of another rank */
+        missed[i].waited = 0;
         SK_TRY(sk_loop_account(l, &in, &missed[i], seconds));
     }
     return SK_OK;

@@ -105,6 +105,10 @@ static sk_status sum_members(sk_run *r)
     sk_threads_run(r->team, sum_part, &j);
     SK_TRY(sk_quorum_meet(r->comm, r->step, r->set, 1));
     sk_threads_run(r->team, copy_part, &j);
+    for (int i = 0; i < r->p->params.n; i++) { /* n - 1 shares to sum, n - 1 shares that others sum */
+        int64_t bytes = r->p->bufs.v[r->p->params.v[i].grad_shard].bytes;
+        r->wire_device += 2 * bytes * (j.n - 1) / j.n;
+    }
     add_sums(r);
     return sk_quorum_meet(r->comm, r->step, r->set, 2);
 }
@@ -163,6 +167,7 @@ void sk_take_weights(sk_run *r, int from)
         copy_job j = {r->base + at, (const char *)sk_heap_base(r->heaps, from) + at,
                       r->p->kind_bytes[kinds[k]]};
         sk_threads_run(r->team, copy_some, &j);
+        r->wire_device += j.bytes;
     }
 }
 
