@@ -138,9 +138,9 @@ sk_status sk_do_commit(sk_run *r)
 /* Ranks read each other's gradients and weights at the places that they have in their own heaps. */
 uint64_t sk_timed_places(const sk_program *p)
 {
-    uint64_t h = sk_hash(SK_HASH_SEED, p->kind_at, sizeof p->kind_at);
-    const int64_t bytes[] = {p->kind_bytes[SK_WEIGHTS], p->kind_bytes[SK_OPTIM]};
-    h = sk_hash(h, bytes, sizeof bytes);
+    const int64_t kept[] = {p->kind_at[SK_WEIGHTS], p->kind_bytes[SK_WEIGHTS],
+                            p->kind_at[SK_OPTIM], p->kind_bytes[SK_OPTIM]};
+    uint64_t h = sk_hash(SK_HASH_SEED, kept, sizeof kept);
     for (int i = 0; i < p->params.n; i++)
         h = sk_hash(h, &p->bufs.v[p->params.v[i].grad_shard].offset, sizeof(int64_t));
     return h;
