@@ -251,6 +251,16 @@ static sk_status codec_fits(const sk_axis_sync *s)
     return SK_OK;
 }
 
+static sk_status in_any_order(const sk_layout *l, const char *way)
+{
+    if (!l->canonical) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "layout: in canonical order all runs have the same bits, and with sync=%s time "
+                   "decides about them; take order=fast (skein train --replay repeats a run to the "
+                   "bit), or sync=%s:0",
+                   way, way);
+}
+
 /* What does not go with gradients, or updates, that come when they come. */
 static sk_status timed_fits(const sk_layout *l)
 {
@@ -281,12 +291,7 @@ static sk_status timed_fits(const sk_layout *l)
                        "layout: sync=%s needs the weights and the whole state on every rank, and "
                        "zero=%d shards them; leave out one of them",
                        way, (int)l->shard);
-    if (l->canonical)
-        return sk_fail(SK_ECONF,
-                       "layout: in canonical order all runs have the same bits, and with sync=%s "
-                       "time decides about them; take order=fast (skein train --replay repeats a "
-                       "run to the bit), or sync=%s:0",
-                       way, way);
+    SK_TRY(in_any_order(l, way));
     if (*l->grads_as || l->adasum[a])
         return sk_fail(SK_ECONF,
                        "layout: sync=%s reads gradients where they lie, and %s is about how they "
@@ -359,6 +364,7 @@ static sk_status timed_with(const sk_word_ask *ask)
 {
     const char *way = sk_layout_backup(ask->layout) >= 0 ? "backup" : "ssp";
     if (!sk_layout_timed(ask->layout)) return SK_OK;
+    SK_TRY(in_any_order(ask->layout, way));
     if (ask->gpu)
         return sk_fail(SK_ECONF,
                        "layout: sync=%s runs on CPUs, where ranks read each other's memory; take "

@@ -53,7 +53,8 @@ void sk_quorum_changed(sk_comm *c, int64_t done, const void *result, size_t byte
 /* A rank whose weights are those after `least` steps or more, and stay so until they are returned.
  */
 sk_status sk_quorum_borrow(sk_comm *c, int64_t least, int *from, int64_t *done);
-const void *sk_quorum_result(const sk_comm *c, int from, int64_t step);
+/* The result of a step that I was late for, also kept for those who are later still. */
+const void *sk_quorum_result(sk_comm *c, int from, int64_t step);
 void sk_quorum_return(sk_comm *c, int from);
 
 #endif

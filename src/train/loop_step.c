@@ -197,7 +197,7 @@ sk_status sk_loop_account(sk_loop *l, const sk_step_in *in, const sk_step_out *o
     int rollbacks = l->rollbacks;
     SK_TRY(sk_loop_check_numbers(l, out));
     if (l->rollbacks != rollbacks) return SK_OK;
-    if (l->done == l->t->step) {
+    if (l->done == l->t->step && !sk_loop_is_stale(l)) {
         SK_TRY(sk_loop_find_peak(l));
         sk_loop_report_memory(l);
     }

@@ -123,6 +123,7 @@ sk_status sk_loop_open_log(sk_loop *l)
     if (!sk_loop_is_timed(l)) return SK_OK;
     SK_TRY(read_replay(l));
     SK_TRY(sk_commit_log_open(&l->commit_log, l->t->dir));
+    if (sk_loop_is_stale(l)) SK_TRY(sk_loop_find_peak(l)); /* no meeting behind the first step */
     if (l->rank) return SK_OK;
     sk_loop_note(l, SK_REC_WARN,
                  *l->s->job->replay
