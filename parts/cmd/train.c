@@ -108,7 +108,8 @@ static sk_status load(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_r
         return sk_fail(SK_EDATA, "replay: %s is not there: name the directory of a run", words[0]);
     SK_TRY(sk_argv_job(a, argc + 1, words, usage, job, rest));
     if (!strcmp(job->run, run)) *job->run = 0;
-    if (strlen(run) >= sizeof job->replay) return sk_fail(SK_EUSAGE, "replay: the name is too long");
+    if (strlen(run) >= sizeof job->replay)
+        return sk_fail(SK_EUSAGE, "replay: the name is too long");
     snprintf(job->replay, sizeof job->replay, "%s", run);
     return SK_OK;
 }

@@ -5,7 +5,8 @@
  * bytes of its own (x86 fetches lines in pairs).  A count of k says that the
  * first k things happened; it is stored after what it announces.
  *
- *     head | word | state, bell of each rank | slot[rank][group] | channel[from][to] | quorum | extra
+ *     head | word | state, bell of each rank | slot[rank][group] | channel[from][to] | quorum |
+ * extra
  *
  * The area is a sparse memfd (comm/control_block.h).  Head, word, lines and extra are
  * reserved when it is made; slots, pairs and the quorum (quorum.h) are never touched where they
@@ -22,8 +23,9 @@ enum { SK_FLAG_BYTES = 128, SK_CONTROL_BLOCK_VERSION = 3 };
 typedef struct sk_control_block_head {
     char magic[16]; /* "skein-board" */
     int32_t version, n_ranks;
-    int64_t word_at, ranks_at, slots_at, pairs_at, quorum_at, extra_at, extra_bytes; /* of the parts */
-    int64_t rank_bytes, slot_bytes, pair_bytes;                           /* of one */
+    int64_t word_at, ranks_at, slots_at, pairs_at, quorum_at, extra_at,
+        extra_bytes;                            /* of the parts */
+    int64_t rank_bytes, slot_bytes, pair_bytes; /* of one */
     int64_t pid;
     double started; /* seconds since 1970 */
     char label[SK_LABEL];

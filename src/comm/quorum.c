@@ -71,8 +71,7 @@ static sk_status await_window(sk_comm *c, int64_t step)
 {
     for (int r = 0; r < c->n_ranks && step + 2 > SK_QUORUM_WINDOW; r++)
         if (r != c->rank)
-            SK_TRY(
-                sk_await(c, &rank_of(c, r)->at, (uint64_t)step + 2 - SK_QUORUM_WINDOW, r));
+            SK_TRY(sk_await(c, &rank_of(c, r)->at, (uint64_t)step + 2 - SK_QUORUM_WINDOW, r));
     return SK_OK;
 }
 

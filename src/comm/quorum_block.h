@@ -7,8 +7,8 @@
 #include "comm/turns.h"
 
 typedef struct sk_quorum_rank {
-    _Alignas(SK_FLAG_BYTES) atomic_ullong at; /* the step that it is in */
-    atomic_ullong met;                        /* twice the step, and how often it met in it */
+    _Alignas(SK_FLAG_BYTES) atomic_ullong at;   /* the step that it is in */
+    atomic_ullong met;                          /* twice the step, and how often it met in it */
     _Alignas(SK_FLAG_BYTES) atomic_ullong done; /* steps that its weights have taken in */
     atomic_int readers;                         /* of its weights; CHANGES: they change */
     atomic_int reads;                           /* 1 + the rank whose weights it reads; 0: none */
@@ -17,13 +17,13 @@ typedef struct sk_quorum_rank {
 } sk_quorum_rank;
 
 typedef struct sk_quorum_block {
-    _Alignas(SK_FLAG_BYTES) atomic_ullong word; /* step << 32 | who has come */
-    _Alignas(SK_FLAG_BYTES) atomic_ullong sealed; /* steps */
-    unsigned set[SK_QUORUM_WINDOW];               /* by step: who committed it */
+    _Alignas(SK_FLAG_BYTES) atomic_ullong word;    /* step << 32 | who has come */
+    _Alignas(SK_FLAG_BYTES) atomic_ullong sealed;  /* steps */
+    unsigned set[SK_QUORUM_WINDOW];                /* by step: who committed it */
     _Alignas(SK_FLAG_BYTES) atomic_ullong tickets; /* turns that were asked for, */
     _Alignas(SK_FLAG_BYTES) atomic_ullong over;    /* that are over: counted from the first */
     atomic_int holder;                             /* 1 + the rank whose turn it is; 0: none */
-    atomic_int asked[SK_QUORUM_RANKS]; /* by ticket: 1 + who has it */
+    atomic_int asked[SK_QUORUM_RANKS];             /* by ticket: 1 + who has it */
     sk_turn_state state;
     sk_quorum_rank rank[];
 } sk_quorum_block;

@@ -1,9 +1,9 @@
 /* turns.h - ranks that change the weights one after the other, on one host (sync=ssp:S).
  *
- * There is no server: the newest weights are those of the rank that changed them last.  Each step of
- * a rank has two turns.  In the first it takes the newest weights and computes a gradient with them,
- * while others go on; in the second it takes the newest once more, updates them, and its own are
- * the newest.  Turns are numbered from 0, have one rank at a time, and go in the order in which
+ * There is no server: the newest weights are those of the rank that changed them last.  Each step
+ * of a rank has two turns.  In the first it takes the newest weights and computes a gradient with
+ * them, while others go on; in the second it takes the newest once more, updates them, and its own
+ * are the newest.  Turns are numbered from 0, have one rank at a time, and go in the order in which
  * they were asked for, or in the order that a replay imposes: so the numbers of all turns are all
  * that time decides.
  *
@@ -18,8 +18,8 @@
 
 typedef struct sk_turn_state { /* of whoever has the turn */
     bool begun;
-    int newest;       /* 1 + the rank whose weights they are; 0: all have the same */
-    int64_t updates;  /* of the optimizer so far */
+    int newest;      /* 1 + the rank whose weights they are; 0: all have the same */
+    int64_t updates; /* of the optimizer so far */
     double loss, tokens, aux, drops, right; /* sums of the updates since rank 0 took them */
 } sk_turn_state;
 

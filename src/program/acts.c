@@ -197,8 +197,8 @@ static int64_t stats_bytes(const sk_program *p, const sk_inst *in)
     return sum;
 }
 
-/* A member reads its share of the gradient of every member and writes the sum, then reads the shares
- * of the others and writes them. */
+/* A member reads its share of the gradient of every member and writes the sum, then reads the
+ * shares of the others and writes them. */
 static int64_t commit_bytes(const sk_program *p, const sk_inst *in)
 {
     int64_t sum = 0;

@@ -27,7 +27,7 @@ typedef struct sk_outer_step {
 
 typedef enum sk_sync_kind {
     SK_SYNC_STEPS,  /* every H steps */
-    SK_SYNC_BACKUP, /* a step commits without the last B gradients: no replicas (backup_ranks.c) */
+    SK_SYNC_BACKUP, /* a step commits without the last B gradients: no replicas (timed_sync.c) */
     SK_SYNC_STALE   /* each rank updates, at most S steps ahead of the slowest: no replicas */
 } sk_sync_kind;
 

@@ -128,8 +128,8 @@ sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out);
  * SK_MOST_MISSED. */
 enum { SK_MOST_MISSED = 64 };
 sk_status sk_run_catch_up(sk_run *r, sk_step_out *missed, int *n);
-/* With sync=ssp: all ranks together take the newest weights; *updates are those of all ranks so far,
- * and *tokens, on rank 0, what no step of it has told yet.  Otherwise it does nothing. */
+/* With sync=ssp: all ranks together take the newest weights; *updates are those of all ranks so
+ * far, and *tokens, on rank 0, what no step of it has told yet.  Otherwise it does nothing. */
 sk_status sk_run_settle(sk_run *r, int64_t *updates, double *tokens);
 /* Of a run that is alone: executes from instruction *pc up to the first one that waits for other
  * ranks, that one included, or to the end of the training step (*pc is n_train).  Updates happen,

@@ -56,8 +56,8 @@ struct sk_run {
     bool watches, late;    /* sync=backup: looks whether others have made the step; they have */
     unsigned set;          /* the ranks that made this step; 0: all */
     double committed[SK_N_SUMS]; /* the sums of the graph over these */
-    int64_t turn[SK_N_TURNS]; /* sync=ssp: of this step */
-    int64_t stale_from;       /* the first step of this training; -1: not known yet */
+    int64_t turn[SK_N_TURNS];    /* sync=ssp: of this step */
+    int64_t stale_from;          /* the first step of this training; -1: not known yet */
     sk_step_out out;
     double partial[SK_THREADS_MAX][SK_MAX_SUM];
     sk_exact exact[SK_THREADS_MAX];

@@ -129,15 +129,13 @@ sk_status sk_commit_log_step(const sk_commit_log *l, int64_t step, unsigned set,
                         (long long)step + 1, ranks, dropped));
 }
 
-sk_status sk_commit_log_turns(const sk_commit_log *l, int64_t step, int rank,
-                              const int64_t turn[2])
+sk_status sk_commit_log_turns(const sk_commit_log *l, int64_t step, int rank, const int64_t turn[2])
 {
     char text[160];
     return put(l, step, text,
                snprintf(text, sizeof text,
                         "{\"step\":%lld,\"rank\":%d,\"read\":%lld,\"update\":%lld}\n",
-                        (long long)step + 1, rank, (long long)turn[READ],
-                        (long long)turn[UPDATE]));
+                        (long long)step + 1, rank, (long long)turn[READ], (long long)turn[UPDATE]));
 }
 
 /* --- reading --- */
@@ -152,7 +150,8 @@ typedef struct reader {
 
 static sk_status damaged(const reader *r)
 {
-    return sk_fail(SK_EDATA, "%s: line %d is no line of a %s; the file is damaged, or of another run",
+    return sk_fail(SK_EDATA,
+                   "%s: line %d is no line of a %s; the file is damaged, or of another run",
                    r->path, r->at,
                    r->to->stale ? "turn, {\"step\":N,\"rank\":R,\"read\":T,\"update\":T}"
                                 : "step, {\"step\":N,\"ranks\":[..],\"dropped\":[..]}");
@@ -237,9 +236,8 @@ sk_status sk_commits_read(sk_arena *a, const char *run, int n_ranks, bool stale,
     *out = (sk_commits){.n_ranks = n_ranks, .stale = stale};
     if (!sk_is_there(r.path))
         return sk_fail(SK_EDATA,
-                       "replay: %s is not there: time made no choices in run %s, which any run of "
-                       "its config.yaml repeats; a run with sync=backup or sync=ssp is needed",
-                       r.path, run);
+                       "replay: %s is not there, and run %s cannot be repeated without it", r.path,
+                       run);
     SK_TRY(sk_file_read(a, r.path, &t));
     return read_text(&r, t);
 }

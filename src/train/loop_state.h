@@ -117,14 +117,13 @@ sk_status sk_loop_validate(sk_loop *l);
 
 /* What a step reads; and all that follows a step: its numbers, counts and report. */
 sk_step_in sk_loop_step_in(sk_loop *l);
-sk_status sk_loop_account(sk_loop *l, const sk_step_in *in, const sk_step_out *out,
-                          double seconds);
+sk_status sk_loop_account(sk_loop *l, const sk_step_in *in, const sk_step_out *out, double seconds);
 
 /* loop_timed.c */
 bool sk_loop_is_timed(const sk_loop *l);
-bool sk_loop_is_stale(const sk_loop *l);              /* sync=ssp */
-sk_status sk_loop_settle(sk_loop *l);                 /* where all ranks meet; else nothing */
-sk_decision sk_loop_meeting(const sk_loop *l);        /* in place of a decision: behind this step */
+bool sk_loop_is_stale(const sk_loop *l);       /* sync=ssp */
+sk_status sk_loop_settle(sk_loop *l);          /* where all ranks meet; else nothing */
+sk_decision sk_loop_meeting(const sk_loop *l); /* in place of a decision: behind this step */
 sk_commit_opts sk_loop_commit_opts(sk_loop *l);
 sk_status sk_loop_open_log(sk_loop *l);
 /* The step that began at `start`, and perhaps others, were made without this rank. */

@@ -99,8 +99,7 @@ static sk_status read_replay(sk_loop *l)
 {
     const sk_job *job = l->s->job;
     if (!*job->replay) return SK_OK;
-    SK_TRY(sk_commits_read(&l->arena, job->replay, l->s->n_ranks, sk_loop_is_stale(l),
-                           &l->replay));
+    SK_TRY(sk_commits_read(&l->arena, job->replay, l->s->n_ranks, sk_loop_is_stale(l), &l->replay));
     if (l->replay.first > l->t->step)
         return sk_fail(SK_EDATA,
                        "replay: run %s has recorded steps from %lld on; resume=CHECKPOINT of step "
@@ -125,14 +124,14 @@ sk_status sk_loop_open_log(sk_loop *l)
     SK_TRY(sk_commit_log_open(&l->commit_log, l->t->dir));
     if (sk_loop_is_stale(l)) SK_TRY(sk_loop_find_peak(l)); /* no meeting behind the first step */
     if (l->rank) return SK_OK;
-    sk_loop_note(l, SK_REC_WARN,
-                 *l->s->job->replay
-                     ? sk_print(&l->arena, "%s is what run %s has recorded", what,
-                                l->s->job->replay)
-                     : sk_print(&l->arena,
-                                "time decides %s: commits.jsonl records it, and skein train "
-                                "--replay %s repeats it",
-                                what, l->t->dir));
+    sk_loop_note(
+        l, SK_REC_WARN,
+        *l->s->job->replay
+            ? sk_print(&l->arena, "%s is what run %s has recorded", what, l->s->job->replay)
+            : sk_print(&l->arena,
+                       "time decides %s: commits.jsonl records it, and skein train "
+                       "--replay %s repeats it",
+                       what, l->t->dir));
     return SK_OK;
 }
 

@@ -202,8 +202,8 @@ bool sk_metrics_batch(sk_metrics *m, int64_t done, int64_t batch)
 
 bool sk_metrics_step(sk_metrics *m, const sk_record *r, double tokens, const sk_choices *c)
 {
-    char line[1024], batch[32], dropped[32], experts[128], momentum[40], copies[64], noise[128], gpu[96],
-        mfu[32] = "null", backward[240];
+    char line[1024], batch[32], dropped[32], experts[128], momentum[40], copies[64], noise[128],
+        gpu[96], mfu[32] = "null", backward[240];
     double s = r->seconds > 0 ? r->seconds : 1e-9;
     print_batch(r, batch, sizeof batch);
     print_dropped(r, dropped, sizeof dropped);
@@ -220,8 +220,8 @@ bool sk_metrics_step(sk_metrics *m, const sk_record *r, double tokens, const sk_
              "\"skipped\":%lld,\"left_out\":%lld%s%s%s%s%s%s%s%s}\n",
              (long long)r->step, json(r->loss).s, json(r->grad_norm).s, json(r->lr).s, tokens,
              1e3 * s, r->tokens / s, mfu, (long long)m->mem_bytes, 100 * r->waited / s, r->scale,
-             (long long)r->skipped, (long long)r->left_out, batch, dropped, experts, momentum, copies, noise,
-             backward, gpu);
+             (long long)r->skipped, (long long)r->left_out, batch, dropped, experts, momentum,
+             copies, noise, backward, gpu);
     return put(m, line);
 }
 

@@ -1,8 +1,8 @@
 /* commit.c - gradients of the ranks that came first become those of the step (sync=backup:B).
  *
  * Members sum in place, each a share of every gradient, in the order of ranks and in f32; when all
- * have done so each copies the shares of the others.  So a step adds up the same numbers in the same
- * order on every member, whoever was first. */
+ * have done so each copies the shares of the others.  So a step adds up the same numbers in the
+ * same order on every member, whoever was first. */
 #include "run/timed.h"
 #include "base/clock.h"
 #include "base/hash.h"
@@ -48,7 +48,8 @@ static void sum_part(void *ctx, int part, int of)
     const sk_program *p = j->r->p;
     for (int i = 0; i < p->params.n; i++) {
         int buf = p->params.v[i].grad_shard;
-        int64_t all = p->bufs.v[buf].bytes / (int64_t)sk_dtype_size(p->bufs.v[buf].type), at, end, n;
+        int64_t all = p->bufs.v[buf].bytes / (int64_t)sk_dtype_size(p->bufs.v[buf].type), at, end,
+                n;
         share_of(all, j->me, j->n, part, of, &at, &end);
         for (; at < end; at += n) {
             n = end - at < SK_BLOCK ? end - at : SK_BLOCK;
@@ -93,7 +94,6 @@ static void add_sums(sk_run *r)
     }
 }
 
-
 static sk_status sum_members(sk_run *r)
 {
     share_job j = {.r = r};
@@ -105,7 +105,8 @@ static sk_status sum_members(sk_run *r)
     sk_threads_run(r->team, sum_part, &j);
     SK_TRY(sk_quorum_meet(r->comm, r->step, r->set, 1));
     sk_threads_run(r->team, copy_part, &j);
-    for (int i = 0; i < r->p->params.n; i++) { /* n - 1 shares to sum, n - 1 shares that others sum */
+    for (int i = 0; i < r->p->params.n;
+         i++) { /* n - 1 shares to sum, n - 1 shares that others sum */
         int64_t bytes = r->p->bufs.v[r->p->params.v[i].grad_shard].bytes;
         r->wire_device += 2 * bytes * (j.n - 1) / j.n;
     }
@@ -138,8 +139,8 @@ sk_status sk_do_commit(sk_run *r)
 /* Ranks read each other's gradients and weights at the places that they have in their own heaps. */
 uint64_t sk_timed_places(const sk_program *p)
 {
-    const int64_t kept[] = {p->kind_at[SK_WEIGHTS], p->kind_bytes[SK_WEIGHTS],
-                            p->kind_at[SK_OPTIM], p->kind_bytes[SK_OPTIM]};
+    const int64_t kept[] = {p->kind_at[SK_WEIGHTS], p->kind_bytes[SK_WEIGHTS], p->kind_at[SK_OPTIM],
+                            p->kind_bytes[SK_OPTIM]};
     uint64_t h = sk_hash(SK_HASH_SEED, kept, sizeof kept);
     for (int i = 0; i < p->params.n; i++)
         h = sk_hash(h, &p->bufs.v[p->params.v[i].grad_shard].offset, sizeof(int64_t));

@@ -1,5 +1,5 @@
-/* stale.c - each rank updates the weights by itself, at most S steps ahead of the slowest (sync=ssp:S;
- * Ho et al. 2013).
+/* stale.c - each rank updates the weights by itself, at most S steps ahead of the slowest
+ * (sync=ssp:S; Ho et al. 2013).
  *
  * The rate is that of the step over the number of ranks, as each of them makes an update; the
  * optimizer counts updates of all ranks.  What a step reports is told by rank 0: of all updates
