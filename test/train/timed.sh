@@ -144,7 +144,7 @@ refused 78 "take bf16" "${job[@]}" layout="dp=2 sync=ssp:1" train.dtype=f16 run=
 refused 78 "stop or skip" "${job[@]}" layout="dp=2 sync=backup:1" train.nonfinite=rollback run=no
 refused 78 "train.steps=N" model=tiny data.train=text data.tokenizer=byte train.time=10s layout="dp=2 sync=backup:1" run=no
 refused 65 "time made no choices" --replay plain run=no
-refused 65 "with as many ranks as the run had" --replay backup layout="dp=2 sync=backup:1" run=no
+refused 65 "with as many ranks as the run had" --replay backup -n 2 layout="dp=2 sync=backup:1" run=no
 refused 65 "are asked for" --replay backup train.steps=13 run=no
 refused 65 "of that run are needed" --replay ssp-inf val.every=5 run=no
 refused 65 "is no line of a" --replay ssp-1 layout="dp=3 sync=backup:1" run=no
