@@ -106,12 +106,16 @@ if [ -n "$rows" ]; then
     exit 0
 fi
 if [ "$steps" -lt 2 ] || [ "$timed" -lt 2 ]; then fail 64 "-s $steps -t $timed: two steps at least, the first is taken off"; fi
-[ "$(id -u)" = 0 ] || fail 77 "network namespaces need root"
-for tool in ip tc unshare mpirun.openmpi; do
-    command -v $tool >/dev/null || fail 77 "there is no $tool (packages iproute2, util-linux, openmpi-bin)"
-done
 [ -x "$skein" ] || fail 77 "there is no $skein"
-[ -e "$(dirname "$skein")/skein_openmpi.so" ] || fail 77 "the module openmpi was not built"
+network=1
+if [ -z "$rates" ] && [ "$gpu" != 0 ]; then network=0; fi # trainings of one host
+if [ $network = 1 ]; then
+    [ "$(id -u)" = 0 ] || fail 77 "network namespaces need root"
+    for tool in ip tc unshare mpirun.openmpi; do
+        command -v $tool >/dev/null || fail 77 "there is no $tool (packages iproute2, util-linux, openmpi-bin)"
+    done
+    [ -e "$(dirname "$skein")/skein_openmpi.so" ] || fail 77 "the module openmpi was not built"
+fi
 if [ -n "$out" ]; then
     mkdir -p "$out"
     out=$(realpath "$out")
@@ -126,7 +130,8 @@ leave() {
     trap '' INT TERM HUP
     local i pid
     [ -z "$job" ] || kill "$job" 2>/dev/null || true
-    for i in $hosts lan; do
+    [ $network = 1 ] || hosts=''
+    for i in $hosts ${hosts:+lan}; do
         for pid in $(ip netns pids "$net-$i" 2>/dev/null); do kill -9 "$pid" 2>/dev/null || true; done
         ip netns del "$net-$i" 2>/dev/null || true
     done
@@ -393,7 +398,7 @@ time_way() { # way, rate: a line of runs.csv for each seed
     done
 }
 
-lan
+[ $network = 0 ] || lan
 if [ -n "$colls" ]; then
     for rate in ${rates//,/ }; do
         shape "$rate"

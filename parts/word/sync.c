@@ -52,16 +52,15 @@ static sk_status read_knob(const sk_sync *by, const char *text, size_t n, double
     return SK_OK;
 }
 
-/* "8", "8@2000" */
+/* "8", "8@2000", "8@decay" */
 static sk_status read_steps(const sk_sync *by, char *text, int *every, int64_t *from)
 {
     char *at = by->after ? strchr(text, '@') : NULL;
     int steps = 0;
-    if (at) {
-        SK_TRY(sk_word_int("sync", at + 1, 1, INT_MAX, &steps));
-        *at = 0;
-    }
-    *from = steps;
+    bool decay = at && !strcmp(at + 1, "decay");
+    if (at && !decay) SK_TRY(sk_word_int("sync", at + 1, 1, INT_MAX, &steps));
+    if (at) *at = 0;
+    *from = decay ? SK_SYNC_AT_DECAY : steps;
     return sk_word_int("sync", text, 1, MOST_STEPS, every);
 }
 
@@ -140,8 +139,8 @@ static sk_status read(const char *text, sk_axis_sync *to)
     if (by->after && !to->from)
         return sk_fail(SK_ECONF,
                        "layout: sync=%s needs the steps that are synchronous at first, as in "
-                       "sync=%s:8@2000",
-                       by->name, by->name);
+                       "sync=%s:8@2000, or sync=%s:8@decay: until the learning rate falls",
+                       by->name, by->name, by->name);
     if (!every)
         return sk_fail(SK_ECONF,
                        "layout: sync=%s needs a number of steps between synchronisations, as in "
@@ -195,7 +194,8 @@ static void print_one(const sk_axis_sync *s, sk_out *o)
     else if (s->stale) sk_out_add(o, "ssp:%d", s->stale - 1);
     if (!by) return;
     sk_out_add(o, "%s:%d", s->name, s->every);
-    if (s->from) sk_out_add(o, "@%lld", (long long)s->from);
+    if (s->from > 0) sk_out_add(o, "@%lld", (long long)s->from);
+    if (s->from == SK_SYNC_AT_DECAY) sk_out_add(o, "@decay");
     for (int k = 0; by->knobs[k].name; k++)
         if (s->knob[k] != by->knobs[k].usual)
             sk_out_add(o, ":%s=%.17g", by->knobs[k].name, s->knob[k]);
@@ -300,6 +300,49 @@ static sk_status timed_fits(const sk_layout *l)
     return SK_OK;
 }
 
+/* Replicas along two axes.  An anchor is one for all replicas, so that ranks along the other axis
+ * must have the same weights when it moves: they have synchronised in the same step, before. */
+static sk_status pair_fits(const sk_layout *l, int a, int b)
+{
+    const sk_axis_sync *x = &l->sync[a], *y = &l->sync[b];
+    const sk_sync *outer = sk_sync_find(x->name), *other = sk_sync_find(y->name);
+    if (!outer->outer && !outer->pairs) return SK_OK;
+    const char *on = l->mesh.name[a], *beside = l->mesh.name[b];
+    if (outer->pairs)
+        return !other->outer && !other->pairs
+                   ? SK_OK
+                   : sk_fail(SK_ECONF,
+                             "layout: replicas along '%s' have partners (%s), and those along '%s' "
+                             "%s:%d; local:H goes with it",
+                             on, x->name, beside, y->name, y->every);
+    if (other->outer)
+        return sk_fail(SK_ECONF,
+                       "layout: %s:%d over '%s' and %s:%d over '%s' would each keep weights of the "
+                       "last synchronisation; over one of them take local:H",
+                       x->name, x->every, on, y->name, y->every, beside);
+    if (outer->fragments)
+        return sk_fail(SK_ECONF,
+                       "layout: %s:%d over '%s' sends changes when a step begins, before replicas "
+                       "along '%s' (%s:%d) have synchronised; diloco:%d goes with it",
+                       x->name, x->every, on, beside, y->name, y->every, x->every);
+    if (other->pairs || x->every % y->every)
+        return sk_fail(SK_ECONF,
+                       "layout: %s:%d over '%s' needs replicas along '%s' that have the same "
+                       "weights every %d steps, and %s:%d does not see to it; take local:H there, "
+                       "with an H that divides %d",
+                       x->name, x->every, on, beside, x->every, y->name, y->every, x->every);
+    return SK_OK;
+}
+
+static sk_status pairs_fit(const sk_layout *l)
+{
+    for (int a = 0; a < l->mesh.n; a++)
+        for (int b = 0; b < l->mesh.n; b++)
+            if (a != b && sk_layout_local(l, a) && sk_layout_local(l, b))
+                SK_TRY(pair_fits(l, a, b));
+    return SK_OK;
+}
+
 static sk_status check(const sk_layout *l)
 {
     SK_TRY(timed_fits(l));
@@ -320,8 +363,9 @@ static sk_status check(const sk_layout *l)
                            "layout: sync=%s:%d has %d fragments, and one a step is synchronised; "
                            "take %s:%d or fewer fragments",
                            by->name, l->sync[a].every, parts, by->name, parts);
-        for (int b = 0; b < a && l->sync[a].from != l->sync[b].from; b++)
-            if (sk_layout_local(l, a) && sk_layout_local(l, b))
+        for (int b = 0; b < a; b++)
+            if (sk_layout_local(l, a) && sk_layout_local(l, b) &&
+                l->sync[a].from != l->sync[b].from)
                 return sk_fail(
                     SK_ECONF,
                     "layout: replicas along '%s' and '%s' begin at different steps, %lld "
@@ -336,7 +380,7 @@ static sk_status check(const sk_layout *l)
                            l->sync[a].name, l->sync[a].every, name, (int)l->shard, name,
                            l->sync[a].name, l->sync[a].every);
     }
-    return SK_OK;
+    return pairs_fit(l);
 }
 
 static sk_status coding_fits(const sk_word_ask *ask)
@@ -410,27 +454,83 @@ static bool claims(const sk_word_ask *ask)
     return ask->optim && sk_layout_any_local(ask->layout);
 }
 
-/* An axis that splits the batch alone and does not shard. */
-static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
+static bool may_draw(const sk_layout *l, int a)
 {
-    static const char *const ways[] = {"local:2",          "local:3",
-                                       "diloco:2",         "diloco:3:momentum=0.5",
-                                       "elastic:2",        "stream:2:fragments=2",
-                                       "stream:4:mix=0.2", "gossip",
-                                       "gossip:2",         "postlocal:2@2"};
-    int axis = -1;
-    for (int a = 0; a < l->mesh.n; a++)
-        if (!strcmp(l->split[a], "b") && l->mesh.size[a] > 1 && a != l->shard_axis &&
-            !*l->sync[a].name && (axis < 0 || sk_dice_one_in(d, 2)))
-            axis = a;
-    if (axis < 0 || !sk_dice_one_in(d, 4)) return false;
-    const char *way = ways[sk_dice_pick(d, 0, (int)(sizeof ways / sizeof *ways) - 1)];
+    return !strcmp(l->split[a], "b") && l->mesh.size[a] > 1 && a != l->shard_axis &&
+           !*l->sync[a].name;
+}
+
+/* Beside replicas of another axis mostly what goes with all of theirs. */
+static const char *draw_way(sk_dice *d, bool beside)
+{
+    static const char *const ways[] = {"local:2",
+                                       "local:3",
+                                       "diloco:2",
+                                       "diloco:3:momentum=0.5",
+                                       "elastic:2",
+                                       "elastic:4",
+                                       "elastic:3:beta=0.5",
+                                       "stream:2:fragments=2",
+                                       "stream:4:mix=0.2",
+                                       "stream:3:fragments=1",
+                                       "gossip",
+                                       "gossip:2",
+                                       "postlocal:2@2",
+                                       "postlocal:3@1"};
+    int last = beside ? 1 : (int)(sizeof ways / sizeof *ways) - 1;
+    return ways[sk_dice_pick(d, 0, last)];
+}
+
+static void add(char phrase[SK_WORD_TEXT], const char *text)
+{
+    size_t at = strlen(phrase);
+    snprintf(phrase + at, SK_WORD_TEXT - at, "%s", text);
+}
+
+/* Any codec, also those that the way refuses: a phrase that is no layout is not taken. */
+static void draw_codec(sk_dice *d, char phrase[SK_WORD_TEXT])
+{
+    char text[64];
+    int n = 0;
+    while (sk_codec_parts[n]) n++;
+    const sk_codec *c = sk_codec_parts[sk_dice_pick(d, 0, n - 1)];
+    snprintf(text, sizeof text, ":codec=%s", c->name);
+    add(phrase, text);
+    snprintf(text, sizeof text, ":%g", sk_dice_one_in(d, 2) ? c->value_usual : c->value_most / 2);
+    if (c->value_name) add(phrase, text);
+    if (c->needs_feedback || sk_dice_one_in(d, 2)) add(phrase, ":feedback");
+}
+
+/* Where no other axis has ranks: backup workers.  Tests let all of them come. */
+static bool draw_alone(sk_dice *d, const sk_layout *l, int axis, char phrase[SK_WORD_TEXT])
+{
     bool alone = !l->canonical && !l->shard;
     for (int a = 0; a < l->mesh.n; a++) alone &= a == axis || l->mesh.size[a] == 1;
-    if (alone && sk_dice_one_in(d, 2)) way = "backup:1"; /* tests let all ranks come */
-    bool brief = !strcmp(l->mesh.name[axis], "dp") && sk_dice_one_in(d, 2);
-    if (brief) snprintf(phrase, SK_WORD_TEXT, "sync=%s", way);
-    else snprintf(phrase, SK_WORD_TEXT, "synchronize %s by %s", l->mesh.name[axis], way);
+    if (!alone || !sk_dice_one_in(d, 2)) return false;
+    snprintf(phrase, SK_WORD_TEXT, "synchronize %s by backup:1", l->mesh.name[axis]);
+    return true;
+}
+
+/* One axis that splits the batch alone and does not shard, or all of them, each by a way of its
+ * own. */
+static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
+{
+    bool all = sk_dice_one_in(d, 2);
+    int axis = -1, n = 0;
+    for (int a = 0; a < l->mesh.n; a++)
+        if (may_draw(l, a) && (axis < 0 || sk_dice_one_in(d, 2))) axis = a;
+    if (axis < 0 || !sk_dice_one_in(d, 3)) return false;
+    if (draw_alone(d, l, axis, phrase)) return true;
+    bool brief = !all && !strcmp(l->mesh.name[axis], "dp") && sk_dice_one_in(d, 2);
+    *phrase = 0;
+    for (int a = 0; a < l->mesh.n; a++) {
+        if (all ? !may_draw(l, a) : a != axis) continue;
+        if (brief) add(phrase, "sync=");
+        else add(phrase, *phrase ? "; synchronize " : "synchronize ");
+        if (!brief) add(phrase, l->mesh.name[a]), add(phrase, " by ");
+        add(phrase, draw_way(d, n++ > 0));
+        if (sk_dice_one_in(d, 2)) draw_codec(d, phrase);
+    }
     return true;
 }
 

@@ -65,6 +65,26 @@ static bool wants_help(int n, char **words)
 
 static sk_status dispatch(sk_arena *a, int n, char **words);
 
+/* Keys have a dot, and other programs' names for them are known; what else is near is a part, of
+ * which commands are a kind. */
+static sk_status no_help(sk_arena *a, const char *name)
+{
+    const char *meant[2], *hint = sk_conf_hint(a, name, NULL);
+    bool key = strchr(name, '.') || sk_conf_known_as(a, name);
+    int n = key ? 0 : sk_part_near(a, name, meant);
+    if (n)
+        return sk_fail(SK_EUSAGE,
+                       "help: nothing is called '%.80s' (did you mean '%s'%s%s%s?); skein --help "
+                       "lists commands, skein list all parts",
+                       name, meant[0], n > 1 ? " or '" : "", n > 1 ? meant[1] : "",
+                       n > 1 ? "'" : "");
+    if (key || *hint) return sk_fail(SK_EUSAGE, "help: there is no key '%.80s'%s", name, hint);
+    return sk_fail(SK_EUSAGE,
+                   "help: nothing is called '%.80s'; skein --help lists commands, skein list all "
+                   "parts, skein train --help all keys",
+                   name);
+}
+
 /* `help`, `help train`, `help bench step`, `help optim.lr`, `help zero`, `help adamw`: the words
  * after it. */
 static sk_status help(sk_arena *a, int n, char **words)
@@ -84,10 +104,7 @@ static sk_status help(sk_arena *a, int n, char **words)
     bool any = keys || parts;
     if (!any && say)
         return sk_fail(SK_EUSAGE, "help: \"%.80s\" is written as %s here", words[0], say);
-    const char *hint =
-        any || near(a, words[0], (const char *[2]){0}) ? "" : sk_conf_hint(a, words[0], NULL);
-    if (*hint) return sk_fail(SK_EUSAGE, "help: there is no key '%s'%s", words[0], hint);
-    if (!any) return unknown(a, words[0]);
+    if (!any) return no_help(a, words[0]);
     if (n > 1) return sk_fail(SK_EUSAGE, "help: \"%.80s\" is one word too many", words[1]);
     fputs(sk_or_empty(keys), stdout);
     fputs(sk_or_empty(parts), stdout);

@@ -134,20 +134,41 @@ static const char *in_layout(sk_arena *a, const char *last)
     return from ? sk_print(a, "layout=\"%.*s\"", (int)strcspn(from, "\""), from) : NULL;
 }
 
-const char *sk_conf_hint(sk_arena *a, const char *name, const sk_option *options)
+/* In small letters, with underscores. */
+static const char *plain_of(char plain[LONGEST], const char *name)
 {
-    char plain[LONGEST];
     size_t n = 0;
     for (; name[n] && n < LONGEST - 1; n++)
         plain[n] = (char)(name[n] == '-' ? '_' : tolower((unsigned char)name[n]));
     plain[n] = 0;
-    const char *dot = strrchr(plain, '.'), *last = dot ? dot + 1 : plain;
-    names *l = sk_new(a, names);
+    const char *dot = strrchr(plain, '.');
+    return dot ? dot + 1 : plain;
+}
+
+/* The key, or the layout with a word, that is called so here or elsewhere; NULL: there is none. */
+static const char *known_as(sk_arena *a, names *l, const char *plain, const char *last,
+                            const sk_option *options)
+{
     add_keys(a, l, options);
     add_aliases(a, l, plain, (int)(last - plain));
     const char *key = swapped(a, l, plain);
     if (!key) key = exact(l, last);
-    if (!key) key = in_layout(a, last);
+    return key ? key : in_layout(a, last);
+}
+
+const char *sk_conf_known_as(sk_arena *a, const char *name)
+{
+    char plain[LONGEST];
+    const char *last = plain_of(plain, name);
+    return known_as(a, sk_new(a, names), plain, last, NULL);
+}
+
+const char *sk_conf_hint(sk_arena *a, const char *name, const sk_option *options)
+{
+    char plain[LONGEST];
+    const char *last = plain_of(plain, name);
+    names *l = sk_new(a, names);
+    const char *key = known_as(a, l, plain, last, options);
     const char *near = key ? NULL : sk_nearest(plain, l->word, l->n);
     for (int i = 0; near && !key; i++)
         if (l->word[i] == near) key = l->key[i];

@@ -30,6 +30,21 @@ static const char backward_more[] =
     "  train.backward=\"variance, kron\" train.backward_every=100     and RUN/backward the "
     "tensors\n";
 
+static const char batches_more[] =
+    "\n"
+    "  STEP: BATCH, STEP: BATCH ...   from so many steps on; before the first it is train.batch\n"
+    "  noise, noise:LEAST-MOST        doubled and halved by the gradient noise scale, 20 steps\n"
+    "                                 after the last change at the earliest\n"
+    "\n"
+    "  train.batch_schedule=\"100: 64, 300: 256\"\n"
+    "  train.batch_schedule=noise:8-512 optim.batch_scaling=sqrt     the rate follows the batch\n";
+
+static const char relayout_more[] =
+    "\n"
+    "  STEP: LAYOUT, STEP: LAYOUT ...   from so many steps on; before the first it is layout\n"
+    "\n"
+    "  layout=dp=4 train.relayout=\"100: dp=2 tp=2, 200: dp=4 zero=3\"     ranks stay as many\n";
+
 static const char groups_more[] =
     "\n"
     "  GROUP: OPTIMIZER KEY=VALUE ..., GROUP: ...   The first group that a parameter is in "
@@ -104,11 +119,12 @@ const sk_conf_key sk_conf_table[] = {
         DEFAULT("0", "choose the number of steps to take about 90, 90s, 2m or 1h; 0: train.steps"),
         FROM(0, 1e9), .off = "0"),
     KEY("train.relayout", TEXT, relayout,
-        DEFAULT("", "change the layout from a step on: \"100: dp=2 tp=2, 200: dp=4\""), .off = ""),
+        DEFAULT("", "change the layout from a step on: \"100: dp=2 tp=2, 200: dp=4\""), .off = "",
+        .more = relayout_more),
     KEY("train.batch_schedule", TEXT, batch_schedule,
         DEFAULT("",
                 "change train.batch from a step on: \"100: 64, 300: 256\"; or noise, noise:8-512"),
-        .off = ""),
+        .off = "", .more = batches_more),
     KEY("train.dropless", INT, dropless,
         DEFAULT("0", "1: a step that drops tokens of a full expert runs again with room for all"),
         FROM(0, 1), .on = "1", .off = "0"),

@@ -119,14 +119,39 @@ static bool read_one(const sk_knob *k, const char *word, double *to)
     return x >= k->least && x <= k->most;
 }
 
-/* "0.9, 0.95", "[0.9, 0.95]", or a list */
-static bool read_list(const sk_knob *k, const char *value, double *to)
+static const char blanks[] = " \t\n";
+
+/* What is between the brackets of "[0.9, 0.95]", or all of a text without any. */
+static const char *inside(sk_arena *a, const char *value)
 {
-    static const char gap[] = " ,[]\n\t";
+    value += strspn(value, blanks);
+    size_t n = strlen(value);
+    while (n && strchr(blanks, value[n - 1])) n--;
+    bool list = n > 1 && *value == '[' && value[n - 1] == ']';
+    return sk_print(a, "%.*s", (int)(list ? n - 2 : n), value + list);
+}
+
+/* The next number of "0.9, 0.95", "0.9 0.95" or of lines; its length in *n, 0 at the end or where a
+ * comma has none on one side. */
+static const char *next_number(const char *at, bool first, size_t *n)
+{
+    at += strspn(at, blanks);
+    bool comma = *at == ',';
+    if (comma && !first) at += 1 + strspn(at + 1, blanks);
+    *n = strcspn(at, " ,\t\n");
+    return comma && (first || !*n) ? NULL : at;
+}
+
+/* "0.9, 0.95", "[0.9, 0.95]", or lines, as of a list of a file */
+static bool read_list(sk_arena *a, const sk_knob *k, const char *value, double *to)
+{
     char word[64];
-    for (int i = 0, n = sk_knob_list(k); i < n; i++) {
-        value += strspn(value, gap);
-        size_t bytes = strcspn(value, gap);
+    size_t bytes;
+    int n = sk_knob_list(k);
+    if (n > 1) value = inside(a, value);
+    for (int i = 0; i < n; i++) {
+        value = next_number(value, !i, &bytes);
+        if (!value) return false;
         if (!bytes && i && k[i].fewer) {
             to[i] = 0;
             continue;
@@ -137,7 +162,19 @@ static bool read_list(const sk_knob *k, const char *value, double *to)
         value += bytes;
         if (!read_one(&k[i], word, &to[i])) return false;
     }
-    return !value[strspn(value, gap)];
+    return !value[strspn(value, blanks)];
+}
+
+/* Optimizers compute in f32, where a number just below 1 is 1: averages would never begin. */
+static sk_status below_one(sk_arena *a, const sk_knob *k, const sk_setting *s, const double *x)
+{
+    for (int i = 0; i < sk_knob_list(k); i++)
+        if (k[i].most == SK_BELOW_ONE && (float)x[i] >= 1)
+            return sk_fail(sk_setting_code(s),
+                           "%s: %s is \"%.80s\", and %.15g is 1 in f32, in which optimizers "
+                           "compute; at most 0.99999997 is needed",
+                           sk_setting_where(a, s, true), s->key, s->value, x[i]);
+    return SK_OK;
 }
 
 /* "two numbers from 0 to 1", "one of linear, cosine" */
@@ -160,7 +197,7 @@ sk_status sk_conf_knob_read(sk_arena *a, const sk_knob *k, const sk_setting *s, 
     const char *value = s->value, *on = sk_conf_knob_on(k), *off = sk_conf_knob_off(k);
     if (on && sk_conf_among("yes on true", value)) value = on;
     if (off && sk_conf_among("no off false", value)) value = off;
-    if (read_list(k, value, to)) return SK_OK;
+    if (read_list(a, k, value, to)) return below_one(a, k, s, to);
     return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; %s %s needed%s%s",
                    sk_setting_where(a, s, true), s->key, s->value, wanted(a, k),
                    sk_knob_list(k) > 1 ? "are" : "is",
@@ -179,21 +216,43 @@ static owner own_part(const sk_job *job, sk_knob_owners of)
     return o;
 }
 
+/* How an optimizer for matrices hands a number to the one that it names for the rest; "" if that
+ * has no such number either. */
+static const char *for_rest(sk_arena *a, const owner *o, const sk_knob *k, const sk_setting *s)
+{
+    const sk_optim *own = o->of == SK_KNOBS_OPTIM ? sk_optim_find(o->name) : NULL;
+    const sk_optim *rest = own && own->rest ? sk_optim_find(own->rest) : NULL;
+    const char *key = sk_knob_key(k);
+    sk_out list = {.arena = a};
+    if (!rest || !sk_optim_key(rest, key)) return "";
+    for (const char *p = inside(a, s->value); *p; p++)
+        sk_out_add(&list, "%s", *p == '\n' ? ", " : (char[]){*p, 0});
+    return sk_print(a, "; optim.groups=\"rest: %s %s=%s%s%s\" gives it to %s, which has the rest",
+                    rest->name, key, sk_knob_list(k) > 1 ? "[" : "", list.s ? list.s : "",
+                    sk_knob_list(k) > 1 ? "]" : "", rest->name);
+}
+
 /* A number of other parts: possible, and of a file whose part the command line replaces. */
 static sk_status of_others(sk_arena *a, const owner *o, const sk_settings *all, const sk_setting *s,
-                           const sk_knob *k)
+                           const sk_knob *k, sk_job *job)
 {
     bool optim = o->of == SK_KNOBS_OPTIM;
     const sk_setting *name = sk_setting_find(all, optim ? "optim.name" : "optim.schedule");
     double x[SK_MAX_KNOB];
     sk_out own = {.arena = a};
     SK_TRY(sk_conf_knob_read(a, k, s, x));
-    if (!o->name || (s->file && name && !name->file)) return SK_OK;
+    if (!o->name) return SK_OK;
+    if (s->file && name && !name->file) {
+        size_t n = strlen(job->left_out);
+        snprintf(job->left_out + n, sizeof job->left_out - n, "%s%s of %s: %s has no such key%s",
+                 n ? "\n" : "", s->key, s->file, o->name, for_rest(a, o, k, s));
+        return SK_OK;
+    }
     for (const sk_knob *p = o->knobs; p->name; p += sk_knob_list(p))
         sk_out_add(&own, "%s%s%s", own.s ? ", " : "", section, sk_knob_key(p));
-    return sk_fail(sk_setting_code(s), "%s: %s is for other %s: %s has no such key; it has %s",
+    return sk_fail(sk_setting_code(s), "%s: %s is for other %s: %s has no such key; it has %s%s",
                    sk_setting_where(a, s, false), s->key, optim ? "optimizers" : "schedules",
-                   o->name, own.s ? own.s : "none");
+                   o->name, own.s ? own.s : "none", for_rest(a, o, k, s));
 }
 
 /* The rise of a schedule that rises by itself is its own: no warmup is added to it. */
@@ -246,6 +305,7 @@ sk_status sk_conf_knobs(sk_arena *a, const sk_settings *s, sk_job *job)
     own_schedule(s, job);
     _Static_assert((int)SK_MAX_LR_KNOB <= (int)SK_MAX_KNOB, "of_others() has room for either");
     const owner optim = own_part(job, SK_KNOBS_OPTIM), schedule = own_part(job, SK_KNOBS_LR);
+    job->left_out[0] = 0;
     set_defaults(&optim, s, job);
     set_defaults(&schedule, s, job);
     for (int i = 0; i < s->n; i++) { /* in the order of saying: the last one wins */
@@ -256,7 +316,7 @@ sk_status sk_conf_knobs(sk_arena *a, const sk_settings *s, sk_job *job)
         double *to = by.of == SK_KNOBS_LR ? job->lr_knob : job->knob;
         const sk_knob *own = under(o, sk_knob_key(any));
         if (own) SK_TRY(sk_conf_knob_read(a, own, &s->v[i], to + (own - o->knobs)));
-        else SK_TRY(of_others(a, o, s, &s->v[i], any));
+        else SK_TRY(of_others(a, o, s, &s->v[i], any, job));
     }
     base_defaults(a, s, job);
     job->lr_said = *job->groups && sk_setting_find(s, "optim.lr");

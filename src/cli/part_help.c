@@ -148,6 +148,22 @@ char *sk_part_help(sk_arena *a, const char *kind, const void *part)
     return o.s;
 }
 
+int sk_part_near(sk_arena *a, const char *name, const char *out[2])
+{
+    int n = 0, most = 0;
+    for (const sk_part_kind *k = sk_kinds; k->kind; k++)
+        for (const void *const *p = k->parts; *p; p++) most++;
+    const char **names = sk_many(a, const char *, most + 1);
+    for (const sk_part_kind *k = sk_kinds; k->kind; k++)
+        for (const void *const *p = k->parts; *p; p++) {
+            const char *own = ((const sk_part_head *)*p)->name;
+            bool seen = false; /* parts of several kinds may have one name */
+            for (int i = 0; i < n && !seen; i++) seen = !strcmp(names[i], own);
+            if (!seen) names[n++] = own;
+        }
+    return sk_nearest_all(name, names, n, out, 2);
+}
+
 char *sk_part_help_on(sk_arena *a, const char *name, const char *but)
 {
     sk_out o = {.arena = a};

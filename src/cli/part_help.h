@@ -20,6 +20,8 @@ const sk_part_head *sk_part_find(const sk_part_kind *k, const char *name); /* NU
 const char *sk_part_cost(sk_arena *a, const char *kind, const void *part);
 /* Kind, name, doc, and all that the part declares. */
 char *sk_part_help(sk_arena *a, const char *kind, const void *part);
+/* The names of parts of any kind that are nearest to this one, up to 2; returns how many. */
+int sk_part_near(sk_arena *a, const char *name, const char *out[2]);
 /* Of all parts of this name, of any kind but one ("": of any); NULL: there is none. */
 char *sk_part_help_on(sk_arena *a, const char *name, const char *but);
 

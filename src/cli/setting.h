@@ -47,6 +47,8 @@ void sk_conf_help_line(sk_out *o, const char *name, const char *doc, const char 
 
 /* conf_hint.c: " - did you mean x?" or "" */
 const char *sk_conf_hint(sk_arena *a, const char *name, const sk_option *options);
+/* The key that other programs call so, or that has this last part; NULL: none. */
+const char *sk_conf_known_as(sk_arena *a, const char *name);
 
 /* conf_yaml.c and conf_args.c: settings of a file, and of the command line. */
 sk_status sk_conf_yaml(sk_arena *a, const char *path, sk_settings *out);

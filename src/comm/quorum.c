@@ -189,12 +189,21 @@ static bool try_borrow(sk_comm *c, int64_t least, int *from, int64_t *done)
     if (*from < 0) return false;
     sk_quorum_rank *m = rank_of(c, *from);
     int readers = atomic_load(&m->readers);
+    atomic_store(&rank_of(c, c->rank)->reads, *from + 1); /* first: who waits for me can name me */
     while (readers != CHANGES)
         if (atomic_compare_exchange_strong(&m->readers, &readers, readers + 1)) {
             *done = (int64_t)atomic_load(&m->done);
             return true;
         }
+    atomic_store(&rank_of(c, c->rank)->reads, 0);
     return false;
+}
+
+/* One of those who made the step and have not taken it in yet. */
+static int member_of(const sk_comm *c, int64_t step)
+{
+    unsigned set = c->heaps->quorum->set[step % SK_QUORUM_WINDOW] & ~(1u << c->rank);
+    return sk_quorum_over(c, step) && set ? __builtin_ctz(set) : -1;
 }
 
 sk_status sk_quorum_borrow(sk_comm *c, int64_t least, int *from, int64_t *done)
@@ -202,11 +211,10 @@ sk_status sk_quorum_borrow(sk_comm *c, int64_t least, int *from, int64_t *done)
     sk_backoff p = {.peer = -1};
     sk_status st = SK_OK;
     while (!st && !try_borrow(c, least, from, done)) {
-        p.peer = *from;
+        p.peer = *from >= 0 ? *from : member_of(c, least - 1);
         st = sk_backoff_wait(c, &p);
     }
     sk_backoff_end(c, &p);
-    if (!st) atomic_store(&rank_of(c, c->rank)->reads, *from + 1);
     return st;
 }
 

@@ -61,7 +61,7 @@ int64_t sk_layout_local_from(const sk_layout *l, int axis)
     return l->own_grads == 1 + axis ? l->own_grads_from : l->sync[axis].from;
 }
 
-bool sk_layout_alike(const sk_layout *l) { return l->own_grads > 0; }
+bool sk_layout_alike(const sk_layout *l) { return l->own_grads > 0 && !l->own_weights; }
 
 int sk_layout_replicas(const sk_layout *l)
 {

@@ -98,6 +98,8 @@ static sk_coll_ask ask_of(const sk_sim_group *c, const sk_call_plan *plan)
     sk_coll_ask ask = {.kind = plan->kind, .n = c->reach.n, .root = plan->root};
     if (c->links) ask.rate = c->links->rate, ask.ranks = c->ranks, ask.all = c->links->n;
     ask.any_order = c->links && !c->canonical;
+    ask.degrees = plan->degrees;
+    sk_call_fill(plan, &ask);
     if (c->reach.hosts < 2 || c->reach.n != c->reach.hosts * c->reach.most) return ask;
     ask.n_axes = 2;
     ask.axes[0] = c->reach.hosts;

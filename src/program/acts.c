@@ -8,7 +8,7 @@
 
 static void visit_in(const sk_inst *in, unsigned how, sk_visit *visit, void *ctx)
 {
-    for (int i = 0; i < SK_MAX_IN; i++)
+    for (int i = 0; i < SK_MAX_OPERANDS; i++)
         if (in->in[i] >= 0) visit(ctx, (int *)&in->in[i], how);
 }
 
@@ -88,8 +88,9 @@ static void update_operands(const sk_program *p, const sk_inst *in, sk_visit *vi
     if (in->in[1] >= 0) visit(ctx, (int *)&in->in[1], SK_READS);
     const sk_param_plan *q = &p->params.v[in->param];
     int step = sk_param_more(q) ? 2 + q->n_state : -1;
-    for (int i = 2; i < SK_MAX_IN; i++) {
-        unsigned use = i == step ? (last ? SK_READS : SK_WRITES) : SK_READS | SK_WRITES | hold;
+    for (int i = 2; i < SK_MAX_OPERANDS; i++) {
+        bool reads = last || !sk_param_matrix_update(q);
+        unsigned use = i == step ? (reads ? SK_READS : SK_WRITES) : SK_READS | SK_WRITES | hold;
         if (in->in[i] >= 0) visit(ctx, (int *)&in->in[i], use);
     }
     unsigned how = !master ? SK_READS | SK_WRITES : last ? SK_WRITES : 0;
@@ -156,8 +157,8 @@ static int64_t bytes_of(const sk_program *p, int buf) { return buf < 0 ? 0 : p->
 static int64_t op_bytes(const sk_program *p, const sk_inst *in)
 {
     int64_t sum = 0;
-    for (int i = 0; i < SK_MAX_IN + SK_MAX_OUT; i++) {
-        int buf = i < SK_MAX_IN ? in->in[i] : in->out[i - SK_MAX_IN];
+    for (int i = 0; i < SK_MAX_OPERANDS + SK_MAX_OUT; i++) {
+        int buf = i < SK_MAX_OPERANDS ? in->in[i] : in->out[i - SK_MAX_OPERANDS];
         if (buf < 0) continue;
         const sk_buffer *b = &p->bufs.v[buf];
         double most = in->flops * (double)sk_dtype_size(b->type);
@@ -263,7 +264,7 @@ static void print_op(sk_out *o, const sk_program *p, const sk_inst *in)
 {
     sk_print_operands(o, p, in->out, SK_MAX_OUT);
     sk_out_add(o, in->add ? " += %s(" : " = %s(", in->node->op->name);
-    sk_print_operands(o, p, in->in, SK_MAX_IN);
+    sk_print_operands(o, p, in->in, SK_MAX_OPERANDS);
     sk_out_add(o, ") \"%s\"", in->node->dims);
 }
 
@@ -288,7 +289,10 @@ static void print_call(sk_out *o, const sk_program *p, const sk_inst *in)
     if (c->n_segs > 1) sk_out_add(o, " (%d tensors)", c->n_segs);
     sk_out_add(o, ", %" PRId64 " x %s", c->elements, sk_dtype_name(c->type));
     if (c->common) sk_out_add(o, " in one memory");
-    if (c->algorithm >= 0) sk_out_add(o, " by %s", sk_algorithm_name(c->algorithm));
+    char degrees[SK_DEGREES_TEXT];
+    if (c->algorithm >= 0)
+        sk_out_add(o, " by %s%s", sk_algorithm_name(c->algorithm),
+                   sk_degrees_print(c->degrees, degrees));
 }
 
 static void print_send(sk_out *o, const sk_program *p, const sk_inst *in)
@@ -346,7 +350,7 @@ static void print_newest(sk_out *o, const sk_program *p, const sk_inst *in)
 /* Operands may be missing in between. */
 static void print_clip(sk_out *o, const sk_program *p, const sk_inst *in)
 {
-    for (int i = 0, n = 0; i < SK_MAX_IN; i++) {
+    for (int i = 0, n = 0; i < SK_MAX_OPERANDS; i++) {
         if (in->in[i] < 0) continue;
         sk_out_add(o, n++ ? ", " : " <- ");
         shape(o, p, in->in[i]);

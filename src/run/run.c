@@ -268,7 +268,7 @@ static sk_status execute(sk_run *r, int from, int to)
 static void join_phase(sk_step_out *to, const sk_step_out *x)
 {
     if (!x->finite) to->loss = x->loss, to->grad_norm = x->grad_norm;
-    to->finite = x->finite;
+    to->finite &= x->finite;
     to->again = x->again;
     to->seconds += x->seconds;
     to->waited += x->waited;
@@ -299,14 +299,16 @@ static sk_status run_stale(sk_run *r, const sk_step_in *in, sk_step_out *out)
     return sk_stale_end(r, out);
 }
 
-/* All ranks see the same sums: they end alike. */
+/* All ranks see the same sums: they end alike.  A replica that skips a step alone goes on, since
+ * the last phase is the one that synchronises it with others. */
 static sk_status run_phases(sk_run *r, sk_step_out *out)
 {
     for (r->phase = 0; r->phase < r->p->phases; r->phase++) {
+        r->bad_phase = r->phase && r->skip;
         SK_TRY(execute(r, 0, r->p->n_train));
         if (r->phase) join_phase(out, &r->out);
         else *out = r->out;
-        if (!out->finite || out->again) return SK_OK;
+        if ((!out->finite || out->again) && !r->p->apart) return SK_OK;
     }
     return SK_OK;
 }

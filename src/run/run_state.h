@@ -51,6 +51,7 @@ struct sk_run {
     int phase;             /* of the step: below sk_program.phases */
     int64_t batch;         /* the step whose data are read */
     bool validation, skip; /* skip: this step makes no update */
+    bool bad_phase;        /* an earlier phase of this step was not finite */
     bool pending;          /* the step before left gradients for a late optimizer */
     bool full;             /* packed results did not fit: run/cpu/pack_bits.h */
     bool watches, late;    /* sync=backup: looks whether others have made the step; they have */
@@ -81,6 +82,12 @@ bool sk_run_keeps(const sk_program *p, int buf);
 static inline int64_t sk_run_updates(const sk_run *r)
 {
     return r->step * r->p->n_updates + r->shift;
+}
+/* Has this step the gradient of all replicas?  `from`: the first that has not. */
+static inline bool sk_run_together(const sk_run *r, int64_t from)
+{
+    return r->p->kinds ? sk_step_kind(r->p->kinds, r->step) == SK_STEP_DENSE && from
+                       : r->step < from;
 }
 static inline bool sk_run_due(const sk_run *r, const sk_inst *in)
 {

@@ -100,6 +100,19 @@ double sk_setup_shown_rate(const sk_setup *s)
     return first;
 }
 
+bool sk_setup_has_momentum(const sk_setup *s)
+{
+    const sk_job *job = s->job;
+    for (int i = 0; i <= job->n_groups; i++) {
+        const sk_optim *o = i ? job->group[i - 1].optim : s->optim;
+        const double *v = i ? job->group[i - 1].knob : job->knob;
+        for (int k = 0; o->knobs[k].name; k++)
+            if (o->knobs[k].role == SK_KNOB_MOMENTUM && v[k] > 0 && has_any(s, i, false))
+                return true;
+    }
+    return false;
+}
+
 /* ---- warnings */
 
 /* Where optim.min_lr is said, the end of all rates is their part of optim.lr. */
@@ -154,6 +167,50 @@ static void say_sides(sk_out *o, const sk_setup *s)
     }
 }
 
+/* Of the matrix, or of each of several, that a parameter is. */
+static int64_t longest_side(const sk_graph *g, const sk_tensor *t)
+{
+    char roles[SK_MAX_DIM + 1];
+    int64_t rows = 1, cols = 1;
+    sk_shape size = sk_tensor_shape(g, t);
+    if (!sk_param_matrix(g, t, roles)) return 0;
+    for (int d = 0; d < size.n; d++)
+        if (roles[d] == '1') rows *= size.d[d];
+        else if (roles[d] == '2') cols *= size.d[d];
+    return rows > cols ? rows : cols;
+}
+
+/* Matrices with a side above max_dim: no preconditioner there. */
+static void say_long(sk_out *o, const sk_setup *s)
+{
+    const sk_job *job = s->job;
+    const sk_tensor *first = NULL;
+    int n = 0, of = 0;
+    for (int i = 0; i < s->graph.tensors.n; i++) {
+        const sk_tensor *t = s->graph.tensors.v[i];
+        int group =
+            t->role == SK_PARAM ? sk_param_group_of(&s->graph, t, job->group, job->n_groups) : 0;
+        const sk_param_group *g = group ? &job->group[group - 1] : NULL;
+        int most = g && g->optim->matrix ? sk_optim_knob(g->optim, "max_dim") : -1;
+        if (most < 0 || (double)longest_side(&s->graph, t) <= g->knob[most]) continue;
+        if (!n++) first = t, of = group;
+    }
+    if (!n) return;
+    const sk_param_group *g = &job->group[of - 1];
+    sk_out_add(o, "%sa side of '%s' is %lld long, above max_dim=%g", o->n ? "; " : "", first->name,
+               (long long)longest_side(&s->graph, first),
+               g->knob[sk_optim_knob(g->optim, "max_dim")]);
+    if (n > 1) sk_out_add(o, " (so in %d other%s)", n - 1, sk_plural(n - 1));
+    sk_out_add(o, ": %s has no preconditioner for it", g->optim->name);
+}
+
+/* Numbers of a file for the optimizer or schedule that the command line replaced. */
+static void say_left_out(sk_out *o, const sk_setup *s)
+{
+    const char *left = s->job->left_out;
+    if (*left) sk_out_add(o, "%s%s", o->n ? "; " : "", left);
+}
+
 /* optim.work that no matrix has. */
 static void say_work(sk_out *o, const sk_setup *s)
 {
@@ -173,5 +230,7 @@ void sk_setup_group_warnings(sk_out *o, const sk_setup *s)
     say_lr(o, s);
     say_factors(o, s);
     say_sides(o, s);
+    say_long(o, s);
+    say_left_out(o, s);
     say_work(o, s);
 }

@@ -71,6 +71,7 @@ typedef struct sk_job {
     /* Not asked for but found, where another launcher started the ranks: */
     const int *host_of;           /* rank -> host; NULL: one host */
     const struct sk_costs *costs; /* alike on all ranks; NULL: the preset */
+    bool all_told;                /* no training loop runs it: sk_compile_opts.all_told */
     bool stays_here;              /* a budget may not take anything out of the device */
     int64_t log_every, val_every, val_batches, sample_every; /* 0: never; -1: choose */
     int64_t dropless; /* 1: a step in which an expert was full is run again with room for all */
@@ -82,6 +83,7 @@ typedef struct sk_job {
     char sample_prompt[256];
     double time_limit;     /* seconds; > 0: choose steps so that training takes about this long */
     char source[PATH_MAX]; /* the config file, for messages and records; "" none */
+    char left_out[1024];   /* lines about numbers of a file that the optimizer has no place for */
     /* Of the training loss, 0: none; and of rates, from layer to layer down from the head. */
     double label_smoothing, z_loss, layer_decay;
     /* train/batch_schedule.h, "": the batch stays; and how rates follow it: none, sqrt, linear. */

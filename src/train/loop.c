@@ -79,6 +79,7 @@ static sk_status write_trace(sk_loop *l)
 /* The run may have rolled back afterwards. */
 static sk_status finish(sk_loop *l)
 {
+    SK_TRY(sk_loop_tell(l));
     if (l->s->job->trace && l->done > l->t->step) SK_TRY(write_trace(l));
     if (l->s->has_val && l->s->job->val_every && l->validated != l->done)
         SK_TRY(sk_loop_validate(l));

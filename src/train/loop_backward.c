@@ -197,8 +197,7 @@ static sk_status write_file(file *f, int dir, const char *name)
         st = sk_st_write(&w, f->data[i], (size_t)(f->t[i].end - f->t[i].begin));
     if (st) sk_st_drop(&w);
     else st = sk_st_finish(&w);
-    if (!st && renameat(dir, tmp, dir, name))
-        st = sk_fail(SK_EIO, "%s/backward/%s: %s", f->l->t->dir, name, strerror(errno));
+    if (!st && renameat(dir, tmp, dir, name)) st = sk_fail(SK_EIO, "%s", strerror(errno));
     return st;
 }
 
@@ -211,16 +210,20 @@ static sk_status make_file(file *f)
     f->t = sk_many(a, sk_st_tensor, n + 1);
     f->data = sk_many(a, float *, n + 1);
     for (int i = 0; i < n; i++) put(f, &v[i]);
+    const char *name = sk_print(a, "step-%010lld.safetensors", (long long)f->l->done);
     if (mkdir(path, 0777) && errno != EEXIST)
-        return sk_fail(SK_EIO, "%s: %s", path, strerror(errno));
-    SK_TRY(sk_strict_dir(path, &dir));
-    sk_status st =
-        write_file(f, dir, sk_print(a, "step-%010lld.safetensors", (long long)f->l->done));
-    close(dir);
-    return st;
+        return sk_fail(SK_EIO, "cannot make the folder %s: %s", path, strerror(errno));
+    sk_status st = sk_strict_dir(path, &dir);
+    if (!st) {
+        st = write_file(f, dir, name);
+        close(dir);
+    }
+    if (!st) return SK_OK;
+    return sk_fail(SK_EIO, "train.backward: %s/%s was not written: %s", path, name,
+                   sk_strdup(a, sk_error_line()));
 }
 
-/* A file that cannot be written is told and costs no step; a message that does not come does. */
+/* A file that was asked for and cannot be written ends the training. */
 static sk_status collect(sk_loop *l, const sk_step_in *in, const sk_step_out *out)
 {
     pool all = {0};
@@ -228,7 +231,7 @@ static sk_status collect(sk_loop *l, const sk_step_in *in, const sk_step_out *ou
     sk_mark m = sk_arena_mark(&l->arena);
     sk_status st = SK_OK;
     for (int r = 0; r < l->s->n_ranks && !st; r++) st = take_shards(l, r, &all);
-    if (!st && make_file(&f)) sk_loop_note(l, SK_REC_WARN, sk_error_line());
+    if (!st) st = make_file(&f);
     sk_arena_back(&l->arena, m);
     return st;
 }

@@ -159,6 +159,7 @@ sk_status sk_loop_change_layout(sk_loop *l)
     int next = sk_loop_next_phase(l);
     int64_t batch = l->s->job->batch, samples = sk_loop_samples(l);
     if (next == l->phase) return SK_OK;
+    SK_TRY(sk_loop_tell(l));
     SK_TRY(sk_run_pull(l->run));
     SK_TRY(move_to(l, next));
     sk_loop_close_run(l);

@@ -142,10 +142,11 @@ sk_status sk_loop_catch_up(sk_loop *l, double start)
     SK_TRY(sk_run_catch_up(l->run, missed, &n));
     double seconds = (sk_now() - start) / n;
     for (int i = 0; i < n; i++) {
-        sk_step_in in = sk_loop_step_in(l);
         missed[i].late = true; /* its times are those of another rank */
         missed[i].waited = 0;
-        SK_TRY(sk_loop_account(l, &in, &missed[i], seconds));
+        sk_loop_told x = {.in = sk_loop_step_in(l), .out = missed[i], .seconds = seconds};
+        x.at = sk_now();
+        SK_TRY(sk_loop_end_step(l, &x));
     }
     return SK_OK;
 }

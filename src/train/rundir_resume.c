@@ -7,7 +7,10 @@
 #include "train/model_export.h"
 
 #include <dirent.h>
+#include <math.h>
 #include <string.h>
+
+#define JUMP 0.01 /* a change of the rate that is told */
 
 bool sk_resume_is_checkpoint(sk_arena *a, const char *path)
 {
@@ -192,6 +195,35 @@ static void same_order(sk_arena *a, const sk_job *job, const sk_training *t, con
     if (o.n) *note = sk_print(a, "%s%s", *note, o.s);
 }
 
+/* The rate goes by the part of the steps that is done: with another number of steps it jumps. */
+static void same_rate(sk_arena *a, const sk_job *job, const sk_training *t, const sk_ckpt *c,
+                      const sk_extra *x, const char **note)
+{
+    sk_lr_schedule was, is;
+    int64_t step = c->state.step, steps = t->steps;
+    if (!x->steps || !steps || x->steps == steps || step >= steps) return;
+    if (sk_setup_rates(job, x->steps, &was) || sk_setup_rates(job, steps, &is)) return;
+    int64_t at = x->progress > 0 ? (int64_t)x->progress : step;
+    if (at < 1) return;
+    double before = sk_lr_at(&was, at - 1), other = sk_lr_at(&is, at - 1);
+    if (fabs(before - other) <= JUMP * fmax(before, other)) return;
+    *note = sk_print(a,
+                     "%s\ntrain.steps was %lld and is %lld: optim.schedule=%s goes by it, and the "
+                     "learning rate jumps from %.3g to %.3g at step %lld%s",
+                     *note, (long long)x->steps, (long long)steps, job->schedule, before,
+                     sk_lr_at(&is, at), (long long)step + 1, *job->groups ? " (of optim.lr)" : "");
+}
+
+/* A run that is beyond its end would only have its config.yaml changed. */
+static sk_status not_beyond(const sk_job *job, const sk_training *t)
+{
+    if (sk_job_validates_only(job) || !t->steps || t->step <= t->steps) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "train.steps is %lld, and %s is at step %lld already: take train.steps=%lld or "
+                   "more, or resume an earlier checkpoint of it in another run=DIR",
+                   (long long)t->steps, t->from, (long long)t->step, (long long)t->step);
+}
+
 sk_status sk_rundir_verify(sk_arena *a, const char *path, bool deep, sk_ckpt *c, sk_extra *x)
 {
     SK_TRY(sk_ckpt_verify(path, deep));
@@ -231,7 +263,9 @@ sk_status sk_resume_read(sk_arena *a, const sk_job *job, sk_training *t, const c
     t->skipped = x.skipped;
     t->skipped_batches = x.skipped_batches;
     t->pending = x.pending;
-    return SK_OK;
+    if (!job) return SK_OK;
+    same_rate(a, job, t, &c, &x, note);
+    return not_beyond(job, t);
 }
 
 sk_status sk_resume_newest(sk_arena *a, const char *dir, sk_training *t, const char **note)

@@ -142,6 +142,7 @@ static sk_status make_graph(sk_setup *s)
     SK_TRY(sk_layout_suits_model(&s->layout, &s->graph));
     SK_TRY(sk_setup_check_groups(s));
     s->shown_rate = sk_setup_shown_rate(s);
+    s->has_momentum = sk_setup_has_momentum(s);
     s->n_params = count_params(&s->graph);
     s->flops =
         graph_flops(s->arena, &s->graph) * sk_optim_phases(s->optim, job->group, job->n_groups);
@@ -297,7 +298,7 @@ static sk_status check_schedule(const sk_setup *s)
 
 /* Stages that update asynchronously know neither the global gradient norm nor whether the step will
  * be skipped or run again. */
-static sk_status check_async(const sk_setup *s)
+sk_status sk_setup_check_async(const sk_setup *s)
 {
     const sk_schedule *x = sk_schedule_find(s->layout.schedule);
     if (!x || !x->async) return SK_OK;
@@ -388,6 +389,33 @@ static sk_status check_device(const sk_job *job)
     return sk_fail(SK_ECONF, "device is '%s'; cpu, cuda, or a GPU such as cuda:0 is needed", d);
 }
 
+/* sync=postlocal:H@decay: replicas begin with the step whose rate is the first to fall. */
+static sk_status place_decay(sk_setup *s)
+{
+    sk_lr_schedule rates;
+    int64_t steps = s->job->time_limit > 0 ? 0 : s->job->steps;
+    for (int a = 0; a < s->layout.mesh.n; a++) {
+        sk_axis_sync *x = &s->layout.sync[a];
+        if (x->from != SK_SYNC_AT_DECAY) continue;
+        SK_TRY(sk_setup_rates(s->job, steps, &rates));
+        x->from = sk_lr_first_fall(&rates);
+        if (x->from > 0) continue;
+        if (!steps)
+            return sk_fail(SK_ECONF,
+                           "layout: sync=%s:%d@decay goes by the learning rate of a number of "
+                           "steps, and train.time=%g leaves that open; train.steps=N is needed, or "
+                           "a step, as in %s:%d@2000",
+                           x->name, x->every, s->job->time_limit, x->name, x->every);
+        return sk_fail(
+            SK_ECONF,
+            "layout: sync=%s:%d@decay begins where the learning rate falls, and with "
+            "optim.schedule=%s it never does in %lld steps; say a step, as in %s:%d@%lld",
+            x->name, x->every, s->job->schedule, (long long)steps, x->name, x->every,
+            (long long)(steps + 1) / 2);
+    }
+    return SK_OK;
+}
+
 sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out)
 {
     *out = (sk_setup){.arena = a, .job = job};
@@ -397,7 +425,7 @@ sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out)
     SK_TRY(check_schedule(out));
     sk_graph_init(&out->graph, a);
     SK_TRY(make_layout(out));
-    SK_TRY(check_async(out));
+    SK_TRY(place_decay(out));
     SK_TRY(check_order(out));
     SK_TRY(sk_setup_check_timed(out));
     SK_TRY(make_graph(out));

@@ -35,6 +35,7 @@ typedef struct sk_setup {
     int64_t n_params;
     double shown_rate; /* the rate that is reported, over the one of optim.lr: 1 where a parameter
                           has that, else the one of the first group that has parameters */
+    bool has_momentum; /* of a parameter, for schedules that set it (SK_KNOB_MOMENTUM) */
     double choices;    /* of experts, by all tokens and layers of a step; 0: there are no experts */
     double flops; /* of the model for one step: its graph, forward and backward, counted once for
                      each gradient that the optimizer takes */
@@ -97,10 +98,13 @@ sk_status sk_setup_fill(void *ctx, const char *input, sk_dtype type, const sk_ex
 /* timed_fits.c: what cannot be where time decides whose gradients count. */
 sk_status sk_setup_check_timed(const sk_setup *s);
 /* group_checks.c: groups that cannot be are refused; what else is to be told of them
- * (train/idle.h); sk_setup.shown_rate. */
+ * (train/idle.h); sk_setup.shown_rate and has_momentum. */
 sk_status sk_setup_check_groups(const sk_setup *s);
 void sk_setup_group_warnings(sk_out *o, const sk_setup *s);
 double sk_setup_shown_rate(const sk_setup *s);
+bool sk_setup_has_momentum(const sk_setup *s);
+/* What a schedule with asynchronous updates does not go with beside what its programs refuse. */
+sk_status sk_setup_check_async(const sk_setup *s);
 
 /* optim_text.c: the optimizer and its groups in a line, for people. */
 char *sk_optim_text(sk_arena *a, const sk_setup *s);

@@ -4,6 +4,7 @@
 #include "program/class_program.h"
 #include "train/backward_outputs.h"
 #include "train/fallback.h"
+#include "train/loss_scale.h"
 #include "train/relayout.h"
 
 #include <string.h>
@@ -27,6 +28,9 @@ sk_compile_opts sk_setup_opts(const sk_setup *s)
                              .state_type = s->job->state_dtype,
                              .late = s->job->late,
                              .noise = s->job->noise,
+                             .all_told = s->job->all_told ||
+                                         sk_nonfinite_find(s->job->nonfinite) == SK_ROLLBACK ||
+                                         *s->job->backward != 0,
                              .matrix_work = sk_matrix_work_find(s->job->matrix_work),
                              .ema = s->job->ema,
                              .gpu = on_gpu(s->job)};
@@ -92,7 +96,8 @@ static sk_status compile(sk_setup *s, sk_status (*some)(sk_setup *s))
     s->programs = sk_many(s->arena, sk_program *, s->n_ranks);
     s->class_of = sk_many(s->arena, int, s->n_ranks);
     s->first_of = sk_many(s->arena, int, s->n_ranks);
-    return some(s);
+    SK_TRY(some(s));
+    return sk_setup_check_async(s); /* behind what cannot be in any case */
 }
 
 /* So far only the program of its class was verified.  Shared weights lie in the memory of another

@@ -204,6 +204,17 @@ static void optimizers(void)
     path = put("all.yaml", "optim: {name: adamw, momentum: 0.5, compensate: no, predict: 1}\n");
     check(!load(sk_print(&arena, "%s optim.name=sgd", path)));
     check(knob("momentum") == 0.5 && knob("decay") == 0); /* what was said for others */
+    check(strstr(job.left_out, "optim.compensate of ") &&
+          strstr(job.left_out, "optim.predict of "));
+    check(!strstr(job.left_out, "momentum"));
+    path = put("betas.yaml", "optim: {betas: [0.8, 0.9]}\n");
+    check(!load(sk_print(&arena, "%s optim.name=muon", path)));
+    check(strstr(job.left_out, "optim.betas of ") && strstr(job.left_out, "muon has no such key") &&
+          strstr(job.left_out, "optim.groups=\"rest: adamw betas=[0.8, 0.9]\""));
+    refused(load("optim.name=muon optim.betas=0.8,0.9"), SK_EUSAGE,
+            "optim.groups=\"rest: adamw betas=[0.8,0.9]\" gives it to adamw");
+    check(!load(sk_print(&arena, "%s optim.name=lamb", path)) && !*job.left_out);
+    path = put("all.yaml", "optim: {name: adamw, momentum: 0.5, compensate: no, predict: 1}\n");
     refused(load(path), SK_ECONF,
             "all.yaml:1:22: optim.momentum is for other optimizers: adamw has no such key; it has "
             "optim.lr, optim.betas");
@@ -521,6 +532,36 @@ static void hints(void)
     check(load("frobnicate=3") == SK_EUSAGE && !strstr(sk_error_line(), "did you mean"));
 }
 
+/* One pair of brackets at most, and a number on both sides of a comma. */
+static void lists(void)
+{
+    static const char *const good[] = {"0.5,0.75",     "[0.5, 0.75]",  "0.5 0.75",
+                                       " [ 0.5 0.75]", "[0.5 ,0.75 ]", "0.5,\t0.75 "};
+    static const char *const wrong[] = {
+        "[[[0.5 0.75",  "[0.5, 0.75",  "0.5, 0.75]", "[[0.5, 0.75]]", "]0.5, 0.75[",
+        "[0.5], 0.75",  "[0.5][0.75]", "0.5,,0.75",  ",0.5,0.75",     "0.5,0.75,",
+        "[0.5, 0.75,]", "[]",          "0.5;0.75",   "[0.5 [0.75]]"};
+    char *words[2];
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        words[0] = sk_print(&arena, "optim.betas=%s", good[i]);
+        check(!sk_conf_load(&arena, 1, words, &job, NULL) && knob("beta1") == 0.5 &&
+              knob("beta2") == 0.75);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        words[0] = sk_print(&arena, "optim.betas=%s", wrong[i]);
+        refused(sk_conf_load(&arena, 1, words, &job, NULL), SK_EUSAGE, "two numbers from 0");
+    }
+    words[0] = sk_strdup(&arena, "optim.betas=0.9, 0.99999999999");
+    refused(sk_conf_load(&arena, 1, words, &job, NULL), SK_EUSAGE,
+            "0.99999999999 is 1 in f32, in which optimizers compute; at most 0.99999997");
+    words[0] = sk_strdup(&arena, "optim.betas=0.99999998 0.5");
+    refused(sk_conf_load(&arena, 1, words, &job, NULL), SK_EUSAGE, "0.99999998 is 1 in f32");
+    check(!load("optim.betas=0.9,0.99999997") && (float)knob("beta2") < 1);
+    refused(file("optim: {groups: \"rest: lion betas=[0.9, 0.999999999]\"}"), SK_ECONF,
+            "0.999999999 is 1 in f32");
+    refused(load("optim.name=adafactor optim.eps1=0"), SK_EUSAGE, "from 1e-18 to 1");
+}
+
 static void ranges(void)
 {
     refused(load("train.steps=-1"), SK_EUSAGE,
@@ -555,6 +596,7 @@ static void ranges(void)
     refused(load("optim.betas=0.9"), SK_EUSAGE, "two numbers from 0 to below 1");
     refused(load("optim.betas=0.9,1"), SK_EUSAGE, "two numbers");
     refused(load("optim.betas=0.9,0.9,0.9"), SK_EUSAGE, "two numbers");
+    lists();
     refused(load("data.val_fraction=1"), SK_EUSAGE, "from 0 to 0.9");
     refused(load("data.order=sorted"), SK_EUSAGE, "one of: shuffle sequential");
     refused(load("optim.schedule=cos"), SK_EUSAGE, "needed is one of: constant cosine");
@@ -831,7 +873,7 @@ static void round_trips(void)
 {
     back("");
     back("-n 8 train.time=90 train.dtype=f16 --resume optim.lr=0.1234567890123456789");
-    back("model=nano-short model.dropout=0.3333333333333333 optim.betas=0.1,0.999999999");
+    back("model=nano-short model.dropout=0.3333333333333333 optim.betas=0.1,0.9999999");
     back("model.num_key_value_heads=2 model.intermediate_size=7 model.initializer_range=1e-300");
     back("sample.prompt=\"quoted\"~\\back:~#~{x}~\t\x7f\x01 "
          "data.train=caf\xc3\xa9/\xe2\x80\xa8\xc2\x85\xf0\x9f\x98\x80");
@@ -878,8 +920,8 @@ static void examples(void)
 
 int main(void)
 {
-    static const char *const names[] = {"t.yaml",     "lamb.yaml",   "all.yaml",      "t.json",
-                                        "two.layout", "config.json", "tokenizer.json"};
+    static const char *const names[] = {"t.yaml", "lamb.yaml",  "betas.yaml",  "all.yaml",
+                                        "t.json", "two.layout", "config.json", "tokenizer.json"};
     if (!mkdtemp(dir)) return 2;
     defaults();
     optimizers();

@@ -62,6 +62,11 @@ case_of 64 "nowhere" list nowhere
 case_of 64 "-o xml" list -o xml
 case_of 64 "trian|did you mean 'train'" help trian
 case_of 64 "learning_rate|optim.lr" help learning_rate
+case_of 64 "adamm|did you mean 'adamw'" help adamm
+case_of 64 "muno|or 'muon'?" help muno
+case_of 64 "cosin|did you mean 'cosine'" help cosin
+case_of 64 'optim.lrr|did you mean "optim.lr"' help optim.lrr
+case_of 64 "'qqqqqqqqq'; skein --help lists commands, skein list all parts" help qqqqqqqqq
 case_of 64 "one word too many" version 3
 
 # ---- help by command and by key; a list for programs
@@ -79,6 +84,8 @@ said_of "usage: skein train|optim.lr" help train
 said_of "skein bench step" help bench step
 said_of "peak learning rate (|adagrad 0.01;" help optim.lr
 said_of "ckpt.every|ckpt.keep" help ckpt
+said_of "noise:LEAST-MOST|optim.batch_scaling=sqrt" help train.batch_schedule
+said_of "STEP: LAYOUT|dp=2 tp=2" help train.relayout
 said_of 'tp=N|tensor parallel|layout="tp=2"' help tp
 said_of 'zero=0|1 shards optimizer state|layout="dp=2 zero=3"' help zero=3
 said_of 'empty: dp=RANKS|tp=N|copy=N|doc/layout.md' help layout
@@ -107,6 +114,12 @@ case_of 64 "-o xml" doctor -o xml
 
 # ---- a config file: the place and the nearest name
 printf 'model: tiny\noptim:\n  learning_rat: 3\n' >typo.yaml
+printf 'optim: {betas: [0.8, 0.9]}\n' >betas.yaml
+said_of "warning   a side of 'h.0.qkv.w' is 96 long, above max_dim=50 (so in 5 others): shampoo has no preconditioner" \
+    train "${small[@]}" optim.name=shampoo optim.max_dim=50 train.steps=1 run=sides
+said_of "warning   optim.betas of betas.yaml: muon has no such key; optim.groups=\"rest: adamw betas=[0.8, 0.9]\" gives it to adamw" \
+    train "${small[@]}" betas.yaml optim.name=muon train.steps=1 run=betas
+case_of 78 "schedulefree takes no other than constant" plan model=tiny optim.groups="matrix: schedulefree, rest: adamw"
 case_of 78 "optim.clip=0 is needed|pipedream" plan model=llama-tiny layout="pp=2 micro=4 schedule=pipedream"
 case_of 78 "train.dtype=bf16 is needed" plan model=llama-tiny optim.clip=0 train.dtype=f16 layout="pp=2 micro=4 schedule=pb"
 case_of 78 "mpi does not sum bf16|train.dtype=f32" plan model=tiny layout="dp=2" comm.algorithm=mpi train.dtype=bf16
@@ -123,6 +136,8 @@ case_of 78 "has 3 ranks, the run has 1" simulate model=tiny train.relayout="5: d
 case_of 78 "leave out 'offload=state'" simulate model=switch-tiny train.dropless=1 layout=offload=state
 case_of 78 "leave out 'offload=state'" simulate model=tiny layout="offload=state gist=50"
 case_of 78 "in f32|train.dtype is bf16" plan model=tiny order=canonical train.dtype=bf16
+case_of 78 "a step of sam takes two gradients|1f1b" plan model=llama-tiny optim.name=sam layout="pp=2 micro=4 schedule=pipedream"
+case_of 78 "untie it" plan model=tiny layout="pp=2 micro=4 schedule=pipedream"
 case_of 78 "untie it" plan model=tiny optim.clip=0 layout="pp=2 micro=4 schedule=pipedream"
 case_of 78 "typo.yaml:3:3|optim.learning_rat" train typo.yaml
 printf 'model: tiny\ntrain:\n  stepz: 3\n' >typo2.yaml

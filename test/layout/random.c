@@ -8,6 +8,10 @@
  * rank on the same kind of device, which must be near to the CPU.  Where ranks keep one copy of the
  * weights (replica), every bit is that of the same ranks with copies of their own.
  *
+ * Batches and layouts that change on the way are not drawn: these are phases of a run
+ * (train/relayout.h), which has more than the programs that are run here; test/train/batches.sh
+ * draws them.
+ *
  *     layout_random [--features] [SEED [COUNT]]     seed 1; 30 pairs, 800 with SKEIN_LONG
  *     layout_random --pair "MODEL" "LAYOUT"         one pair; both texts as they are printed here
  *
@@ -28,6 +32,7 @@
  * less than full rank, SOAP divides the rounding of a gradient by its own size. */
 #include "lib/draw.h"
 
+#include "coll/codec.h"
 #include "layout/word.h"
 #include "lib/fake_gpu.h"
 #include "lib/fake_nccl.h"
@@ -113,7 +118,12 @@ static sk_layout layout_of(const sk_trial *t)
     return l;
 }
 
-static bool is_coded(const sk_layout *l) { return *l->weights_as || *l->grads_as || l->own_grads; }
+static bool is_coded(const sk_layout *l)
+{
+    bool changes = false;
+    for (int a = 0; a < l->mesh.n; a++) changes |= *l->sync[a].codec != 0;
+    return changes || *l->weights_as || *l->grads_as || l->own_grads;
+}
 
 /* Sums of absolute values of what the backward pass tells.  A drawn label can be another one. */
 static bool extras_near(const sk_trial *one, const sk_trial *many, bool codes, outcome *o)
@@ -125,6 +135,14 @@ static bool extras_near(const sk_trial *one, const sk_trial *many, bool codes, o
                  sk_extra_name((sk_extra_kind)k), one->extra_sum[k], many->extra_sum[k],
                  many->n_ranks);
     return !*o->message;
+}
+
+/* Factors of low rank are a projection of the gradient: a part of its norm, however small. */
+static bool norm_near(const sk_layout *l, double one, double many, double limit)
+{
+    sk_codec c = {0};
+    if (*l->grads_as) sk_assert(!sk_codec_read(l->grads_as, &c));
+    return (c.low_rank && many > 0 && many < one) || apart(one, many) <= limit;
 }
 
 static bool near(const sk_trial *one, const sk_trial *many, outcome *o)
@@ -139,7 +157,7 @@ static bool near(const sk_trial *one, const sk_trial *many, outcome *o)
              many->n_ranks);
     for (int s = one->steps - 1; s >= 0; s--) {
         double loss = apart(one->loss[s], many->loss[s]);
-        if (loss > limit || apart(one->norm[s], many->norm[s]) > norm)
+        if (loss > limit || !norm_near(&l, one->norm[s], many->norm[s], norm))
             tell(o, "step %d: loss %.9g on one rank, %.9g on %d; norm %.9g, %.9g", s, one->loss[s],
                  many->loss[s], many->n_ranks, one->norm[s], many->norm[s]);
         o->worst = fmax(o->worst, loss);
@@ -261,6 +279,7 @@ static bool holds_in_order(const sk_trial *t, outcome *o)
     snprintf(text, sizeof text, "%s%s", t->layout, canonical);
     many.layout = text;
     many.adascale = 0;
+    many.noise = false; /* changes no bit, and more layouts have it in fast order than here */
     if (sk_trial_run(&one) || sk_trial_run(&many)) {
         tell(o, "undecided in fast order, and in canonical order: %.900s", sk_error());
         return false;
@@ -662,6 +681,19 @@ static void model_features(counts *c, const pair *p, const sk_trial *t)
         count_f(c, p, "norms by way %d of sk_norms_by", t->norms_by);
 }
 
+static void sync_features(counts *c, const pair *p, const sk_layout *l)
+{
+    int n = 0;
+    for (int a = 0; a < l->mesh.n; a++) {
+        const sk_axis_sync *s = &l->sync[a];
+        if (!*s->name) continue;
+        count_f(c, p, "sync %s", s->name);
+        if (*s->codec) count_f(c, p, "sync codec %s%s", s->codec, s->feedback ? ", feedback" : "");
+        n++;
+    }
+    if (n > 1) count(c, "sync of two axes", p);
+}
+
 static void features(counts *c, const pair *p, const outcome *o)
 {
     sk_trial t;
@@ -679,6 +711,7 @@ static void features(counts *c, const pair *p, const outcome *o)
     if (*l.recompute)
         count_f(c, p, "recompute %s%s", l.recompute, l.recompute_blocks ? ", some blocks" : "");
     if (*l.weights_as) count_f(c, p, "weights as %s", l.weights_as);
+    sync_features(c, p, &l);
     if (*l.grads_as) count_f(c, p, "grads as %s%s", l.grads_as, l.feedback ? ", feedback" : "");
     for (int w = 0; w < SK_N_OFFLOAD_KINDS; w++)
         if (l.home[w])
@@ -739,6 +772,10 @@ static const char *const refusals[] = {
     "layout: grads=powersgd:# keeps what it owes from step to step",
     "optim.name is onebit-adam, whose ranks send momentum in place of gradients",
     "optim.groups: ranks of onebit-adam send momentum in place of gradients",
+    "optim.name is onebit-lamb, whose ranks send momentum in place of gradients",
+    "optim.groups: ranks of onebit-lamb send momentum in place of gradients",
+    "optim.name is zeroone-adam, whose ranks send momentum in place of gradients",
+    "optim.groups: ranks of zeroone-adam send momentum in place of gradients",
 };
 
 static bool may_refuse(const char *kind)
@@ -793,10 +830,28 @@ static const pair known[] = {
     {"gpt2 b=8 steps=5 optim=adamw noise=1 adascale=8", "dp=2 zero=1 micro=2"},
     {"llama b=8 steps=5 optim=sgd noise=1 adascale=4", "pp=2 dp=2 micro=2; canonical order"},
     {"gpt2 b=8 steps=5 device=cuda dtype=bf16 optim=adamw", "dp=2 tp=2 sync=stream:4"},
+    {"gpt2 b=8 steps=5 optim=adamw", "mesh hosts=2 dp=2; split b over hosts; split b over dp; "
+                                     "synchronize hosts by diloco:4; synchronize dp by local:2"},
+    {"llama b=8 steps=5 optim=sgd", "mesh hosts=2 dp=2; split b over hosts; split b over dp; "
+                                    "synchronize hosts by local:4; synchronize dp by local:2; "
+                                    "canonical order"},
+    {"qwen2 b=8 steps=5 device=cuda dtype=bf16 optim=adamw",
+     "mesh dp=2 hosts=2; split b over hosts; split b over dp; synchronize dp by gossip:2; "
+     "synchronize hosts by local:2"},
+    {"llama b=8 steps=5 tie=1 layers=2 optim=adamw",
+     "mesh pp=2 dp.2=2 dp=2; stages over pp; split b over dp.2; split b over dp; shard grads over "
+     "dp.2; micro 2; synchronize dp by postlocal:3@1; canonical order"},
     {"gpt2 layers=2 b=8 steps=5 optim=adamw matrix=kfac all_kron=1", "dp=2 zero=1 tp=2"},
     {"llama layers=2 b=8 steps=5 optim=muon first=1", "dp=2 zero=2; canonical order"},
     {"gpt2 layers=2 b=8 steps=5 optim=kfac first=1", "pp=2 dp=2 micro=2"},
+    /* rank 1 leaves half of the norm; fast order cannot decide the next, and canonical order
+       measures no noise of tied weights */
+    {"qwen2 keys=4 v=34 t=6 optim=adamw", "mesh ep=2; split be over ep; grads=powersgd:1 feedback"},
+    {"switch layers=2 keys=2 f=8 v=11 x=4 tie=1 b=6 t=5 steps=5 noise=1 optim=soap experts=3 "
+     "choices=2",
+     "dp=3"},
 };
+enum { KNOWN_UNDECIDED = 1 };
 
 /* As many pairs at a time as there are cores on the smallest machine that is used. */
 enum { AT_A_TIME = 2 };
@@ -822,7 +877,7 @@ static int run_pairs(int n, bool all_features)
            "%d refused with %d kinds of refusals, %d undecided, %d bad\n",
            n, (unsigned long long)seed, t.seen.n, t.worst, t.end[REFUSED], t.refusals.n,
            t.end[UNDECIDED], t.bad);
-    return t.bad || t.end[REFUSED] > n / 4 || t.end[UNDECIDED] > n / 20;
+    return t.bad || t.end[REFUSED] > n / 4 || t.end[UNDECIDED] > n / 20 + KNOWN_UNDECIDED;
 }
 
 static int run_one(const char *model, const char *layout)

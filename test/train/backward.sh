@@ -72,6 +72,17 @@ refused() { # words of the sentence, keys
 refused 'did you mean "variance"?' train.backward=varianse
 refused 'a backward pass for each class' train.backward=diag_ggn
 refused 'train.backward is empty' train.backward_every=2
+# A file that cannot be written ends the training, with its path.
+mkdir blocked && touch blocked/backward
+for layout in dp=1 dp=2; do
+    rc=0
+    # shellcheck disable=SC2086  # words
+    said=$("$skein" train $job train.batch=8 train.steps=3 train.backward=variance train.backward_every=2 run=blocked layout=$layout 2>&1) || rc=$?
+    [ $rc = 74 ] || fail "no file can be written: exit code $rc: $said"
+    grep -qF "blocked/backward/step-0000000002.safetensors was not written" <<<"$said" || fail "no path: $said"
+    rm -rf blocked/metrics.jsonl* blocked/ckpt
+done
+
 for what in kron second_moment gradients; do
     refused "train.backward: $what has no number in metrics.jsonl" train.backward="norms, $what"
     train "one $what" train.batch=8 train.steps=2 train.backward="$what" train.backward_every=2

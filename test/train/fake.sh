@@ -60,6 +60,7 @@ done <<'END'
 1e-5|model=tiny layout="micro=2"
 1e-5|model=tiny optim.name=lamb
 1e-5|model=tiny optim.name=sgd optim.lr=0.05 optim.schedule=onecycle optim.warmup=0
+1e-5|model=tiny optim.name=rmsprop optim.lr=1e-3 optim.schedule=onecycle optim.warmup=0
 1e-5|model=tiny optim.schedule=onecycle optim.warmup=0 layout="offload=state"
 2e-3|model=tiny train.dtype=bf16 layout="micro=2 recompute=full"
 2e-3|model=tiny train.dtype=f16 train.nonfinite=skip

@@ -86,7 +86,7 @@ told() { # words that must be said (none: no warning at all), words of the comma
     local words=$1
     shift
     rm -rf other
-    timeout 100 "$skein" train "${job[@]}" run=other resume=ref/ckpt/step-0000000020 train.steps=21 "$@" >other.out 2>&1 ||
+    timeout 100 "$skein" train "${job[@]}" run=other resume=ref/ckpt/step-0000000020 train.steps=21 optim.schedule=constant "$@" >other.out 2>&1 ||
         { cat other.out; fail "resume $*"; }
     [ "$(grep -c '^warning' other.out)" = $((${#words} > 0)) ] || { cat other.out; fail "resume $*: not one warning"; }
     grep -qF "warning   $words" other.out || [ -z "$words" ] || { cat other.out; fail "resume $*: nobody says '$words'"; }
@@ -98,6 +98,19 @@ told "train.seq was 32 and is 16: windows are cut differently" train.seq=16
 told "train.seed was 1 and is 7: the order of samples is another" train.seed=7
 told "data.order was shuffle and is sequential: some samples of this epoch are read twice" data.order=sequential
 told "data.val or data.val_fraction was changed: there were " data.val_fraction=0.3
+told "train.steps was $steps and is 21: optim.schedule=cosine goes by it, and the learning rate jumps from " optim.schedule=cosine
+
+# a run is not cut: fewer steps than it has are refused, and change nothing
+for to in again other; do
+    cp -r again before
+    rc=0
+    if [ $to = again ]; then "$skein" train --resume run=again train.steps=20 >more.out 2>more.err || rc=$?; fi
+    if [ $to = other ]; then "$skein" train "${job[@]}" run=less resume=again train.steps=20 >more.out 2>more.err || rc=$?; fi
+    [ $rc = 78 ] || { cat more.err; fail "fewer steps than it has: exit code $rc"; }
+    grep -q "train.steps is 20, and .* is at step $((steps + 2)) already" more.err || { cat more.err; fail "fewer steps than it has"; }
+    diff -r -x LOCK before again || fail "fewer steps than it has: the run was changed"
+    rm -rf before
+done
 
 # words about the model are held against the run's own, not against the default one
 train llama model=llama-tiny train.steps=2

@@ -47,6 +47,24 @@ for optim in adamw sgd lamb muon lion; do
         fail "$optim: the momentum changes nothing"
 done
 
+# --- an optimizer without momentum gets none, and metrics tell none
+for words in optim.name=rmsprop optim.name=adagrad optim.name=adafactor "optim.name=sgd optim.momentum=0" "optim.name=adamw optim.betas=0,0.9"; do
+    rm -rf none cycled
+    # shellcheck disable=SC2086  # words
+    train $words optim.schedule=onecycle optim.schedule_momentum=0,0 run=none
+    # shellcheck disable=SC2086
+    train $words optim.schedule=onecycle run=cycled
+    diff <(numbers none) <(numbers cycled) || fail "$words: onecycle brings a momentum"
+    checks=$((checks + 1))
+done
+for words in "optim.name=rmsprop optim.momentum=0.5" "optim.name=adagrad optim.groups=vector:lion"; do
+    rm -rf cycled
+    # shellcheck disable=SC2086
+    train $words optim.schedule=onecycle run=cycled
+    [ "$(grep -c momentum cycled/metrics.jsonl)" = 12 ] || fail "$words: the momentum is not told"
+    checks=$((checks + 1))
+done
+
 # --- the number of steps is not known at first
 job+=(train.time=1s optim.min_lr=1e-5)
 "$skein" train "${job[@]/train.steps=12/train.seed=3}" optim.schedule=wsd optim.warmup=2 run=timed >said 2>&1 || fail "$(cat said)"

@@ -30,6 +30,8 @@ static sk_status write_tables(sk_run *r)
                                .group = c->group,
                                .n_segs = c->n_segs,
                                .algorithm = c->algorithm,
+                               .degrees = c->degrees,
+                               .rows = c->rows,
                                .root = c->root,
                                .common = c->common,
                                .workspace = c->workspace < 0 ? 0 : p->bufs.v[c->workspace].offset,

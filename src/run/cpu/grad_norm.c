@@ -245,7 +245,7 @@ static void take_noise(sk_run *r, int noise)
 /* What a step reports is of all replicas; the norm is the root of the mean square of theirs. */
 static void report_all(sk_run *r, const sk_inst *in)
 {
-    if (in->in[3] < 0) return;
+    if (in->in[3] < 0 || r->p->apart) return;
     take_sums(r, in->in[3], in->in[4]);
     r->out.grad_norm *= sqrt(sk_layout_replicas(&r->p->layout));
 }
@@ -272,7 +272,7 @@ static void reset_feedback(const sk_run *r)
 void sk_do_clip(sk_run *r, const sk_inst *in)
 {
     double most = sk_run_first_phase(r) ? 0 : r->opts.knobs.clip;
-    bool together = r->step < in->together;
+    bool together = sk_run_together(r, in->together);
     if (together) take_together(r, in);
     else take_sums(r, in->in[0], in->in[1]);
     take_noise(r, in->in[2]);
@@ -287,6 +287,6 @@ void sk_do_clip(sk_run *r, const sk_inst *in)
         r->out.grad_norm *= tokens * (double)in->scale;
         r->out.finite = isfinite(r->out.loss) && isfinite(r->out.grad_norm);
     }
-    r->skip = !r->opts.alone && (!r->out.finite || r->out.again);
+    r->skip = !r->opts.alone && (r->bad_phase || !r->out.finite || r->out.again);
     if (r->skip) reset_feedback(r);
 }

@@ -24,6 +24,8 @@ void sk_see_part(const sk_run *r, int buf, int part, int of, sk_see_elements *f,
 /* optim_passes.c */
 /* The k-th number of the optimizer of a parameter; and its decay, if the parameter decays. */
 double sk_run_rate(const sk_run *r, const sk_param_plan *q); /* times the rate of the step */
+/* Is this the momentum, and does the schedule set it?  Where it is 0 there is none to set. */
+bool sk_run_cycles(const sk_run *r, const sk_param_plan *q, int k);
 float sk_run_knob(const sk_run *r, const sk_param_plan *q, int k, bool decays);
 float sk_run_decay(const sk_run *r, const sk_param_plan *q);
 void sk_do_update(sk_run *r, const sk_inst *in); /* or hands it to the background worker */
