@@ -71,7 +71,12 @@ typedef struct sk_axis_sync {
     double knob[SK_MAX_SYNC_KNOB]; /* in the order of the part's */
     char codec[SK_CODEC_NAME];     /* of what replicas send; empty: f32 */
     bool feedback;                 /* error feedback of that codec */
+    /* The name is empty, and all ranks have the same weights or learn them from each other: */
+    int backup; /* a step commits without the last so many gradients */
+    int stale;  /* 1 + how many steps a rank may be ahead of the slowest; SK_ANY_STALENESS; 0: none
+                 */
 } sk_axis_sync;
+enum { SK_ANY_STALENESS = -1 };
 
 typedef struct sk_layout {
     sk_mesh mesh;
@@ -166,6 +171,16 @@ bool sk_layout_alike(const sk_layout *l);
 bool sk_layout_any_local(const sk_layout *l);
 int sk_layout_replicas(const sk_layout *l);
 int sk_layout_replica_of(const sk_layout *l, const int *coord);
+
+/* The axis of more than one rank along which time decides what a step is made of: whose gradients
+ * it commits (sync=backup:B), or the order of updates (sync=ssp:S); -1: there is none. */
+int sk_layout_backup(const sk_layout *l);
+int sk_layout_stale(const sk_layout *l);
+static inline int sk_timed_axis(const sk_layout *l) /* either of them */
+{
+    return sk_layout_backup(l) >= 0 ? sk_layout_backup(l) : sk_layout_stale(l);
+}
+static inline bool sk_layout_timed(const sk_layout *l) { return sk_timed_axis(l) >= 0; }
 
 /* Is the letter marked '^': some operand is gathered along it while others are split? */
 bool sk_node_gathers(const sk_node *n, char letter);

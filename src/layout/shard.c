@@ -77,6 +77,20 @@ int sk_layout_adasum(const sk_layout *l)
     return -1;
 }
 
+int sk_layout_backup(const sk_layout *l)
+{
+    for (int a = 0; a < l->mesh.n; a++)
+        if (l->sync[a].backup && l->mesh.size[a] > 1) return a;
+    return -1;
+}
+
+int sk_layout_stale(const sk_layout *l)
+{
+    for (int a = 0; a < l->mesh.n; a++)
+        if (l->sync[a].stale && l->mesh.size[a] > 1) return a;
+    return -1;
+}
+
 bool sk_layout_any_local(const sk_layout *l) { return sk_layout_replicas(l) > 1; }
 
 int sk_layout_replica_of(const sk_layout *l, const int *coord)

@@ -271,6 +271,8 @@ static bool step(sk_sim *k, sk_sim_rank *w)
         w->out->times[2 * w->pc + 1] = w->now;
     }
     w->out->wire += sk_inst_average(in, in->wire);
+    if (sk_layout_timed(&w->p->layout) && in->call < 0)
+        k->out->wire_axis[sk_timed_axis(&w->p->layout)] += in->wire * w->out->ranks;
     w->pc++;
     return true;
 }

@@ -121,6 +121,27 @@ static void stats_operands(const sk_program *p, const sk_inst *in, sk_visit *vis
         visit(ctx, &p->params.v[i].grad_shard, SK_READS | SK_BESIDE);
 }
 
+static void pull_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
+{
+    (void)in;
+    for (int i = 0; i < p->params.n; i++) {
+        sk_param_plan *q = &p->params.v[i];
+        visit(ctx, &q->shard, SK_WRITES);
+        if (q->master >= 0) visit(ctx, &q->master, SK_WRITES);
+        for (int s = 0; s < q->n_state; s++) visit(ctx, &q->state[s], SK_WRITES);
+    }
+}
+
+static void commit_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
+{
+    (void)in;
+    for (int w = 0; w < SK_N_SUMS; w++)
+        for (int i = 0; sk_sum_made(p, w, true) && i < p->sums[w].n; i++)
+            visit(ctx, &p->sums[w].buf[i], SK_READS | SK_BESIDE);
+    for (int i = 0; i < p->params.n; i++)
+        visit(ctx, &p->params.v[i].grad_shard, SK_READS | SK_WRITES);
+}
+
 void sk_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
 {
     const sk_act_row *row = sk_act_row_of(in);
@@ -175,6 +196,23 @@ static int64_t stats_bytes(const sk_program *p, const sk_inst *in)
     for (int i = 0; in->training && !p->layout.home[SK_GRAD] && i < p->params.n; i++)
         sum += bytes_of(p, p->params.v[i].grad_shard);
     return sum;
+}
+
+/* A member reads its share of the gradient of every member and writes the sum, then reads the
+ * shares of the others and writes them. */
+static int64_t commit_bytes(const sk_program *p, const sk_inst *in)
+{
+    int64_t sum = 0;
+    (void)in;
+    for (int i = 0; i < p->params.n; i++) sum += bytes_of(p, p->params.v[i].grad_shard);
+    return 3 * sum;
+}
+
+/* Read there and written here. */
+static int64_t pull_bytes(const sk_program *p, const sk_inst *in)
+{
+    (void)p;
+    return 2 * in->wire;
 }
 
 typedef struct counter {
@@ -289,6 +327,24 @@ static void print_update(sk_out *o, const sk_program *p, const sk_inst *in)
     if (in->background) sk_out_add(o, "beside the step, ");
     sk_print_operands(o, p, in->background ? &in->out[2] : in->out, 1);
     if (p->n_updates > 1) sk_out_add(o, ", %d late", in->delay);
+}
+
+static void print_commit(sk_out *o, const sk_program *p, const sk_inst *in)
+{
+    int a = sk_layout_backup(&p->layout), n = a < 0 ? p->n_ranks : p->layout.mesh.size[a];
+    (void)in;
+    sk_out_add(o, "the first %d of %d gradients along %s", a < 0 ? n : n - p->layout.sync[a].backup,
+               n, a < 0 ? "" : p->layout.mesh.name[a]);
+}
+
+static void print_newest(sk_out *o, const sk_program *p, const sk_inst *in)
+{
+    int a = sk_layout_stale(&p->layout);
+    (void)in;
+    sk_out_add(o, "the newest weights along %s", a < 0 ? "" : p->layout.mesh.name[a]);
+    if (a >= 0 && p->layout.sync[a].stale != SK_ANY_STALENESS)
+        sk_out_add(o, ", at most %d step%s ahead", p->layout.sync[a].stale - 1,
+                   sk_plural(p->layout.sync[a].stale - 1));
 }
 
 /* Operands may be missing in between. */

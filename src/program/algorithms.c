@@ -195,6 +195,7 @@ sk_status sk_choose_algorithms(sk_lowering *e)
         sk_inst *in = &p->insts.v[pc];
         if (in->act == SK_DO_START) SK_TRY(choose(e, in->call));
         if (in->act == SK_DO_WAIT) in->wire = least_bytes(p, &p->calls.v[in->call]);
+        if (sk_layout_timed(e->l)) in->wire += sk_timed_wire(p, in);
     }
     p->choices = choices(e);
     p->links = e->opts->links;

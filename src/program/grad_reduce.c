@@ -38,6 +38,7 @@ static int kth_axis(const sk_lowering *e, int k)
 static bool partial_over(const sk_lowering *e, const sk_param_plan *q, int axis)
 {
     if (sk_layout_local(e->l, axis) && !sk_layout_local_from(e->l, axis)) return false;
+    if (sk_is_timed(e, axis)) return false; /* COMMIT sums them, or nobody does */
     if (sk_layout_local(e->l, axis) && sk_lower_per_task(e))
         return false;                                                    /* sk_reduce_together() */
     if (axis == e->l->shard_axis && sk_lower_is_cut(e, q)) return false; /* scattered or sliced */

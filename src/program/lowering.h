@@ -351,6 +351,14 @@ sk_status sk_lower_late(sk_lowering *e); /* starts the delayed updates of the st
  * parameter, what begins a step, what follows its update. */
 void sk_plan_replica(sk_lowering *e, sk_param_plan *q);
 void sk_lower_replica_begin(sk_lowering *e);
+/* timed_sync.c: time decides what ranks along the axis learn from each other; the gradients of the
+ * first ranks become those of all members; what does not go with that is refused. */
+bool sk_is_timed(const sk_lowering *e, int axis);
+void sk_lower_commit(sk_lowering *e);
+void sk_lower_pull(sk_lowering *e); /* the newest weights, where a step and its update begin */
+void sk_lower_push(sk_lowering *e);
+sk_status sk_check_timed(const sk_lowering *e);
+int64_t sk_timed_wire(const sk_program *p, const sk_inst *in); /* bytes from memories of others */
 void sk_lower_replica_sync(sk_lowering *e);
 void sk_lower_replica_mean(sk_lowering *e); /* before validation: the mean of their weights */
 int sk_pair_axis(const sk_layout *l);

@@ -446,6 +446,7 @@ sk_status sk_check_replicas(sk_lowering *e)
     p->replicas_from = sk_replicas_from(e->l);
     p->apart = p->optim && sk_replicas_apart(e);
     if (p->optim && sk_layout_any_local(e->l) && !sk_layout_alike(e->l)) SK_TRY(replicas_fit(e));
+    if (p->optim) SK_TRY(sk_check_timed(e));
     p->n_mean = p->n_train;
     while (p->n_mean < p->insts.n && p->insts.v[p->n_mean].mean) p->n_mean++;
     return SK_OK;

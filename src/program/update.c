@@ -78,6 +78,8 @@ static void stats(sk_lowering *e)
         in->param = i;
         in->layer = q->tensor->layer;
     }
+    bool timed = e->training && sk_layout_timed(e->l);
+    if (timed) sk_lower_commit(e);
     sk_inst *in = sk_lower_inst(e, SK_DO_STATS);
     in->out[0] = p->stats;
     in->out[1] = squares;
@@ -86,7 +88,7 @@ static void stats(sk_lowering *e)
     bool local = sk_layout_any_local(e->l) && e->training;
     int beside = exact ? -1 : noise; /* exact ones are integers too */
     if (local) reduce_replica(e, p->stats, beside, "loss and norm");
-    else if (p->n_ranks > 1) reduce_over(e, p->world, p->stats, beside, "loss and norm");
+    else if (p->n_ranks > 1 && !timed) reduce_over(e, p->world, p->stats, beside, "loss and norm");
     if (exact) reduce_replica(e, squares, noise, "squares");
     int all = local ? reduce_all(e, p->stats, "stats of all", "loss and norm of all") : -1;
     int exact_all =
@@ -181,7 +183,7 @@ static int part_of_totals(sk_lowering *e, int all, sk_dtype type, int64_t from, 
 /* Totals of a replica, over its ranks. */
 static void join_totals(sk_lowering *e, int all, bool maxima)
 {
-    if (all < 0) return;
+    if (all < 0 || sk_layout_timed(e->l)) return; /* there each rank counts all by itself */
     if (!maxima) {
         reduce_replica(e, all, -1, "sums of the optimizer");
         return;
@@ -317,6 +319,7 @@ void sk_lower_update(sk_lowering *e)
     e->at.layer = 0;
     stats(e);
     if (p->async) return; /* tasks have updated already */
+    sk_lower_push(e);
     sk_lower_keep_factors(e);
     int64_t n = 0; /* an entry for every parameter of the graph, so that ranks agree on it */
     for (int i = 0; i < e->g->tensors.n; i++) n += e->g->tensors.v[i]->role == SK_PARAM;

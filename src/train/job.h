@@ -62,6 +62,7 @@ typedef struct sk_job {
     sk_every ckpt_every;           /* never: only at the end */
     int64_t ckpt_keep;             /* 0: all */
     char resume[PATH_MAX];         /* "": no; "auto": newest in the run directory; a path */
+    char replay[PATH_MAX];         /* run whose commits.jsonl is imposed: --replay; "": none */
     int64_t ranks;
     char algorithm[256];  /* of collectives (coll/pins.h); "auto": chosen by cost */
     char links[PATH_MAX]; /* file of links between ranks (coll/links.h); "": all of a kind alike */

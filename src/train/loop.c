@@ -110,6 +110,7 @@ static sk_status train(sk_loop *l)
     SK_TRY(sk_loop_detect_gpus(l));
     SK_TRY(sk_setup_rates(l->s->job, l->t->steps, &l->lr_schedule));
     SK_TRY(sk_loop_first_weights(l));
+    SK_TRY(sk_loop_open_log(l));
     if (!l->rank) l->channel->began = sk_now();
     l->started = sk_now();
     l->clock_rate = sk_fault_clock();
@@ -143,10 +144,12 @@ sk_status sk_loop_rank(const sk_training *t, int rank)
                  .tried = -1,
                  .saved = -1,
                  .rollback_step = -1,
+                 .commit_log.fd = -1,
                  .metrics.fd = -1};
     sk_status st = train(&l);
     if (st && st != SK_ESTOP) report_failure(&l, st);
     sk_metrics_close(&l.metrics);
+    sk_commit_log_close(&l.commit_log);
     sk_loop_close_run(&l);
     sk_arena_end(&l.arena);
     return st;

@@ -52,7 +52,8 @@ static sk_run_opts run_opts(sk_loop *l, sk_flight_book *book)
                      .host_of = l->t->host_of,
                      .device = job->device,
                      .no_memory = sk_fits_device,
-                     .no_memory_ctx = (void *)l->s};
+                     .no_memory_ctx = (void *)l->s,
+                     .commit = sk_loop_commit_opts(l)};
     sk_fault_arm(&o, l->rank);
     return o;
 }

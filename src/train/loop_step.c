@@ -45,6 +45,7 @@ sk_decision sk_loop_decide(const sk_loop *l)
 sk_status sk_loop_decision(sk_loop *l, sk_decision *d)
 {
     if (sk_loop_apart(l)) SK_TRY(sk_loop_meet(l, d));
+    else if (sk_loop_is_stale(l)) *d = sk_loop_meeting(l);
     else *d = sk_channel_decision(l->channel, l->done - 1);
     if (l->t->wire && !sk_loop_apart(l))
         SK_TRY(sk_comm_small_bcast(sk_run_comm(l->run), d, sizeof *d));
@@ -116,7 +117,7 @@ static void report(sk_loop *l, const sk_loop_told *x)
                     .twice = l->fallback != NULL,
                     .again = out->again};
     double peak = l->channel->peak;
-    bool works = !sk_idle(l->own); /* else its clock says nothing about a step */
+    bool works = !sk_idle(l->own) && !out->late; /* else its clock says nothing about a step */
     sk_loop_poll_gpu(l);
     sk_record r = {.kind = SK_REC_STEP,
                    .step = in->step + 1,
@@ -128,6 +129,7 @@ static void report(sk_loop *l, const sk_loop_told *x)
                    .skipped = l->scale.skipped,
                    .left_out = l->skipped_batches.n,
                    .tokens = out->tokens,
+                   .dropped = out->dropped,
                    .seconds = x->seconds,
                    .at = x->at,
                    .waited = out->waited,
@@ -196,36 +198,55 @@ static void count_updates(sk_loop *l, const sk_step_out *out)
     if (out->finite || alone) l->updates += l->own->n_updates;
 }
 
-sk_status sk_loop_step(sk_loop *l)
+sk_step_in sk_loop_step_in(sk_loop *l)
 {
-    int64_t each = l->own->n_updates, at = (int64_t)l->progress;
+    int64_t at = (int64_t)l->progress;
     l->gain = gain(l);
-    sk_step_in in = {.step = l->done,
-                     .lr = l->gain * sk_lr_at(&l->lr_schedule, at) *
-                           sk_batch_rate(l->t->setup->job, l->s->job->batch),
-                     .momentum = l->s->has_momentum ? sk_lr_momentum(&l->lr_schedule, at) : 0,
-                     .shift = l->updates - l->done * each,
-                     .loss_scale = l->scale.value,
-                     .ahead = sk_batch_of_step(&l->skipped_batches, l->done) - l->done};
-    sk_step_out out = {0};
-    if (l->done == l->t->step + 1) l->second_at = sk_now();
-    if (!l->rank && !sk_loop_apart(l)) sk_channel_decide(l->channel, l->done, sk_loop_decide(l));
-    double start = sk_now();
-    SK_TRY(sk_loop_execute(l, &in, &out));
-    sk_loop_told x = {.in = in, .out = out, .at = sk_now()};
-    x.seconds = l->step_s = x.at - start;
+    return (sk_step_in){.step = l->done,
+                        .lr = l->gain * sk_lr_at(&l->lr_schedule, at) *
+                              sk_batch_rate(l->t->setup->job, l->s->job->batch),
+                        .momentum = l->s->has_momentum ? sk_lr_momentum(&l->lr_schedule, at) : 0,
+                        .shift = l->updates - l->done * l->own->n_updates,
+                        .loss_scale = l->scale.value,
+                        .ahead = sk_batch_of_step(&l->skipped_batches, l->done) - l->done};
+}
+
+/* The run may have rolled back instead. */
+sk_status sk_loop_end_step(sk_loop *l, const sk_loop_told *x)
+{
     int rollbacks = l->rollbacks;
-    if (sk_loop_apart(l)) SK_TRY(sk_loop_own_numbers(l, &out));
-    else SK_TRY(sk_loop_check_numbers(l, l->done, &out));
+    if (sk_loop_apart(l)) SK_TRY(sk_loop_own_numbers(l, &x->out));
+    else SK_TRY(sk_loop_check_numbers(l, l->done, &x->out));
     if (l->rollbacks != rollbacks) return SK_OK;
-    if (l->done == l->t->step) {
+    if (l->done == l->t->step && !sk_loop_is_stale(l)) {
         SK_TRY(sk_loop_find_peak(l));
         sk_loop_report_memory(l);
     }
-    count_updates(l, &out);
+    count_updates(l, &x->out);
     l->done++;
     l->progress += l->gain;
-    return sk_loop_apart(l) ? sk_loop_keep_step(l, &x) : sk_loop_account(l, &x);
+    return sk_loop_apart(l) ? sk_loop_keep_step(l, x) : sk_loop_account(l, x);
+}
+
+/* Where time decides who makes a step, rank 0 may only wish for a checkpoint: loop_timed.c. */
+static void decide(sk_loop *l)
+{
+    sk_decision d = sk_loop_decide(l);
+    if (!sk_loop_is_timed(l)) sk_channel_decide(l->channel, l->done, d);
+    else if (d.save) atomic_store(&l->channel->save_wished, 1);
+}
+
+sk_status sk_loop_step(sk_loop *l)
+{
+    sk_loop_told x = {.in = sk_loop_step_in(l)};
+    if (l->done == l->t->step + 1) l->second_at = sk_now();
+    if (!l->rank && !sk_loop_apart(l)) decide(l);
+    double start = sk_now();
+    SK_TRY(sk_loop_execute(l, &x.in, &x.out));
+    if (x.out.late) return sk_loop_catch_up(l, start);
+    x.at = sk_now();
+    x.seconds = l->step_s = x.at - start;
+    return sk_loop_end_step(l, &x);
 }
 
 /* val.stop_loss, val.stop_accuracy: alike on all ranks, since each has the sums of all. */
@@ -240,6 +261,7 @@ sk_status sk_loop_validate(sk_loop *l)
     const sk_feed *f = &l->s->val_feed;
     int64_t n = (f->end + f->batch - 1) / f->batch;
     double loss = 0, tokens = 0, right = 0;
+    SK_TRY(sk_loop_settle(l));
     SK_TRY(sk_loop_tell(l));
     SK_TRY(sk_run_mean(l->run));
     for (int64_t i = 0; i < n; i++) {

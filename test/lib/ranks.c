@@ -345,6 +345,20 @@ static double gain_of(sk_trial *t, const sk_noise_scale *noise, int rank, int st
     return gain;
 }
 
+/* With sync=backup all ranks are let come: only then there is a result to compare with. */
+static unsigned all_come(void *ctx, int64_t step)
+{
+    const rank_job *j = ctx;
+    (void)step;
+    return (unsigned)((1ull << j->p->n_ranks) - 1);
+}
+
+static sk_status sealed(void *ctx, int64_t step, unsigned set)
+{
+    sk_assert(set == all_come(ctx, step));
+    return SK_OK;
+}
+
 static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
 {
     sk_trial *t = j->t;
@@ -353,6 +367,7 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
                      .seed = 3,
                      .timeout_s = t->timeout_s > 0 ? t->timeout_s : 60,
                      .knobs = sk_trial_knobs(t, j->p->optim)};
+    o.commit = (sk_commit_opts){.seal = sealed, .imposed = all_come, .ctx = j};
     if (t->gpu) o.device = "cuda";
     if (t->before) o.before = t->before, o.before_ctx = t;
     if (t->poison_grad) o.before = poison_grad, o.before_ctx = t;

@@ -425,10 +425,11 @@ static void update(sk_run *r, const sk_inst *in)
     else sk_threads_run(r->team, update_part, &j);
     if (in->out[1] < 0) return;
     double *sums = sums_of(r, in, in->out[1]);
+    bool counts = q->owner || sk_layout_timed(&p->layout); /* there each rank counts for itself */
     for (int s = 0; s < SK_MAX_SUM; s++) {
         double *to = j.maxima >> s & 1 ? maxima_of(r, in, in->out[1]) : sums;
         to[s] = 0;
-        for (int t = 0; t < parts && q->owner; t++) to[s] = joined(&j, s, to[s], r->partial[t][s]);
+        for (int t = 0; t < parts && counts; t++) to[s] = joined(&j, s, to[s], r->partial[t][s]);
     }
 }
 
