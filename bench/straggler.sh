@@ -22,7 +22,7 @@ set -eu
 cd "$(dirname "$0")/.."
 skein=$(realpath "${SKEIN:-build/release/skein}")
 ranks=3 steps=60 count=3 more='' percent=33
-ways='dp=3;dp=3 sync=local:8;dp=3 sync=elastic:8;dp=3 sync=gossip'
+ways='dp=3;dp=3 sync=backup:1;dp=3 sync=ssp:3;dp=3 sync=ssp:inf;dp=3 sync=local:8;dp=3 sync=elastic:8;dp=3 sync=gossip'
 usage() { sed -n '2,/^set -eu/{/^#/!d;s/^# \{0,1\}//;p}' "$0"; }
 fail() { echo "straggler.sh: $2" >&2; exit "$1"; }
 while getopts w:n:s:c:k:f:h o; do

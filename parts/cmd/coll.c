@@ -5,6 +5,7 @@
 #include "base/strings.h"
 #include "cli/argv.h"
 #include "cli/cmd.h"
+#include "coll/choose.h"
 #include "coll/prove.h"
 
 #include <string.h>
@@ -15,7 +16,9 @@ static const char usage[] =
     "Without a name: the algorithms, what they can do and what it costs (a: latency of a message,\n"
     "b: seconds per byte, S: bytes of the vector, n: ranks, log: base 2).  With one: the proof on\n"
     "RANKS (1 to 64), the counted cost beside the closed form, and its messages, round by round:\n"
-    "0->1 [2] is chunk 2 from rank 0 to rank 1, [2+] is added as it arrives.\n"
+    "0->1 [2] is chunk 2 from rank 0 to rank 1, [2+] is added as it arrives.  NAME:4x2 has the "
+    "degrees\n"
+    "of the rounds of a butterfly.\n"
     "    skein coll ring -n 4\n"
     "    skein coll binary_blocks -n 7 -o svg > blocks.svg\n";
 
@@ -59,9 +62,16 @@ static sk_status unknown(const char *what, const char *word, const char *const *
                    near ? "\"?" : "");
 }
 
-static sk_status find_coll(sk_arena *a, const char *name, const sk_coll **out)
+static sk_status find_coll(sk_arena *a, const char *name, const sk_coll **out, uint64_t *degrees)
 {
-    int i = sk_coll_find(name), n = 0;
+    int n = 0, pin = 0;
+    *degrees = 0;
+    if (strchr(name, ':')) {
+        SK_TRY(sk_pin_find("command line:", name, &pin, degrees));
+        *out = sk_coll_parts[pin - 1];
+        return SK_OK;
+    }
+    int i = sk_coll_find(name);
     if (i >= 0) {
         *out = sk_coll_parts[i];
         return SK_OK;
@@ -281,7 +291,7 @@ static sk_status put_proof(sk_arena *a, const sk_coll *c, const sk_steps *list, 
 {
     const sk_coll_ask *ask = &list->ask;
     sk_coll_cost price = sk_coll_price(c, ask);
-    bool ordered = sk_kind_sums(ask->kind) && c->order == SK_ORDER_TREE;
+    bool ordered = sk_kind_sums(ask->kind) && sk_coll_order(c, ask) == SK_ORDER_TREE;
     printf("%s: %s\n%s on %d rank%s: proved%s; chunks %d, messages %lld\n", c->name, c->doc,
            sk_coll_names[ask->kind], ask->n, sk_plural(ask->n),
            ordered ? ", sums in the order of the tree" : "", list->cells, (long long)p->messages);
@@ -320,7 +330,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     SK_TRY(sk_argv_words(a, argc, argv, options, &w.name, 1, &n));
     if (w.form && !strcmp(w.form, "text")) w.form = NULL;
     if (!n) return table(a, w.form);
-    SK_TRY(find_coll(a, w.name, &c));
+    SK_TRY(find_coll(a, w.name, &c, &ask.degrees));
     SK_TRY(read_ask(a, &w, c, &ask));
     if (c->build) return show(a, c, &ask, w.form);
     printf("%s: %s; it has no list of steps\n", c->name, c->doc);

@@ -141,6 +141,7 @@ static sk_status only_steps(sk_job *job, const sk_range *r, bool in_words)
     job->relayout[0] = job->batch_schedule[0] = 0;
     job->val_every = job->sample_every = job->trace = 0;
     job->warmup = 0;
+    job->all_told = true;
     job->steps = r->steps;
     job->time_limit = 0;
     return SK_OK;

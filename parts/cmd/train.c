@@ -1,5 +1,6 @@
 /* train.c - `skein train`: a run on this host, or one rank of a run that another launcher started.
  */
+#include "base/file_io.h"
 #include "base/strings.h"
 #include "cli/argv.h"
 #include "cli/cmd.h"
@@ -10,7 +11,7 @@
 #include <unistd.h>
 
 static const char usage[] =
-    "usage: skein train [FILE.yaml] [key=value ...] [-n RANKS] [--resume]\n\n"
+    "usage: skein train [FILE.yaml] [key=value ...] [-n RANKS] [--resume] [--replay RUN]\n\n"
     "Trains, prints progress and samples, and leaves a run directory: config.yaml, metrics.jsonl,\n"
     "checkpoints, and final/, a Hugging Face directory.  Ctrl-C saves and exits with code 75;\n"
     "--resume continues, under the same layout or another.  Under mpirun, srun or a\n"
@@ -19,6 +20,7 @@ static const char usage[] =
 
 static const sk_option options[] = {
     {"restarts", "restarts without progress in between, when ranks are killed (0)", true},
+    {"replay", "impose the choices that time made in this run: sync=backup, sync=ssp", true},
     {"launch", "what a rank is: process (default) or thread", true},
     {0},
 };
@@ -80,12 +82,44 @@ static sk_status fail_together(const sk_boot *b, sk_status st)
     return st;
 }
 
+/* The run that --replay names; NULL: none. */
+static const char *replayed(int argc, char **argv)
+{
+    const char *option = "--replay";
+    size_t n = strlen(option);
+    for (int i = 0; i < argc; i++) {
+        if (strncmp(argv[i], option, n) != 0) continue;
+        if (argv[i][n] == '=') return argv[i] + n + 1;
+        if (!argv[i][n] && i + 1 < argc) return argv[i + 1];
+    }
+    return NULL;
+}
+
+/* A replay has the config of its run, and words given now count over it; but it is a run of its
+ * own. */
+static sk_status load(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_rest *rest)
+{
+    const char *run = replayed(argc, argv);
+    if (!run) return sk_argv_job(a, argc, argv, usage, job, rest);
+    char **words = sk_many(a, char *, argc + 2);
+    words[0] = sk_print(a, "%s/config.yaml", run);
+    memcpy(words + 1, argv, (size_t)argc * sizeof *argv);
+    if (!sk_is_file(words[0]))
+        return sk_fail(SK_EDATA, "replay: %s is not there: name the directory of a run", words[0]);
+    SK_TRY(sk_argv_job(a, argc + 1, words, usage, job, rest));
+    if (!strcmp(job->run, run)) *job->run = 0;
+    if (strlen(run) >= sizeof job->replay)
+        return sk_fail(SK_EUSAGE, "replay: the name is too long");
+    snprintf(job->replay, sizeof job->replay, "%s", run);
+    return SK_OK;
+}
+
 static sk_status train(sk_arena *a, int argc, char **argv, sk_boot *boot)
 {
     sk_job *job = sk_new(a, sk_job);
     sk_conf_rest rest = {.options = options};
     sk_launch_opts o;
-    SK_TRY(sk_argv_job(a, argc, argv, usage, job, &rest));
+    SK_TRY(load(a, argc, argv, job, &rest));
     if (rest.help) return SK_OK;
     SK_TRY(read_opts(&rest, &o));
     if (boot->n_ranks > 1) {

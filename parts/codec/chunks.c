@@ -26,6 +26,12 @@ static int64_t row_bytes(int64_t n, double share)
     return sk_codec_kept(c, share) * (sk_index_bytes(c) + CHUNK_BYTES);
 }
 
+static int64_t row_kept(int64_t n, double share)
+{
+    int64_t kept = CHUNK * sk_codec_kept(chunks_of(n), share);
+    return kept < n ? kept : n;
+}
+
 static uint32_t norm(const float *x, int64_t n)
 {
     double square[CHUNK] = {0};
@@ -97,4 +103,5 @@ const sk_codec sk_codec_chunks = {
     .value_most = 1,
     .value_usual = 0.05,
     .sums_only = true,
-    .needs_feedback = true};
+    .needs_feedback = true,
+    .row_kept = row_kept};

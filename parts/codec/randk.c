@@ -70,4 +70,5 @@ const sk_codec sk_codec_randk = {.name = "randk",
                                  .value_name = "RATIO",
                                  .value_most = 1,
                                  .value_usual = 0.01,
-                                 .sums_only = true};
+                                 .sums_only = true,
+                                 .row_kept = sk_codec_kept};

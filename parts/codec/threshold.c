@@ -85,4 +85,5 @@ const sk_codec sk_codec_threshold = {
     .value_most = 1000,
     .value_usual = 3,
     .sums_only = true,
-    .needs_feedback = true};
+    .needs_feedback = true,
+    .row_kept = room};

@@ -41,4 +41,5 @@ const sk_codec sk_codec_topk = {.name = "topk",
                                 .value_most = 1,
                                 .value_usual = 0.01,
                                 .sums_only = true,
-                                .needs_feedback = true};
+                                .needs_feedback = true,
+                                .row_kept = sk_codec_kept};

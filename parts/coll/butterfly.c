@@ -1,53 +1,42 @@
-/* butterfly.c - recursive doubling for any n: surplus members are folded into a neighbour.
+/* butterfly.c - recursive doubling for any n and any degrees: surplus members are folded into a
+ * neighbour.
  *
  * After the split-phase all-reduce of GASPI: short vectors, few rounds, and between
- * start and test the caller computes.  Of the first 2 (n - 2^k) members the odd ones
- * give their vector to the even one before them, and get the sum at the end; the
- * rest is a butterfly on 2^k.  The pairs shift the blocks, so that sums are not
- * those of the tree. */
+ * start and test the caller computes.  In a round of degree d the members of a block of d sums give
+ * each other all they have; `butterfly:4x2` joins four neighbours, then two such blocks (the degree
+ * vector of Zhao and Canny 2013; recursive multiplying).  Without degrees every round joins two.
+ * High degrees are few rounds, and d - 1 vectors in each.
+ *
+ * With corners, the product of the degrees, fewer than n: of the first 2 (n - corners) members the
+ * odd ones give their vector to the even one before them, and get the sum at the end.  So any
+ * product from n / 2 to n will do.  The pairs shift the blocks, so that sums are then not those of
+ * the tree; where the product is n and all degrees but the last are powers of two they are. */
 #include "coll/algorithm.h"
 
-/* The odd one of a pair: gives, and waits for the sum. */
-static void surplus(sk_steps *s, const sk_cube *c)
+static bool can(const sk_coll_ask *a)
 {
-    int even = s->ask.me - 1;
-    sk_steps_send(s, even, sk_src(0), 0, 1);
-    s->round += c->log + 1;
-    sk_steps_recv(s, even, sk_dst(0), 0, 1);
-}
-
-static void build(sk_steps *s)
-{
-    sk_cube c = sk_cube_folded(&s->ask);
-    sk_cell acc = sk_src(0);
-    bool paired = c.corner < c.fold;
-    s->cells = 1;
-    if (c.corner < 0) {
-        surplus(s, &c);
-        return;
-    }
-    if (paired) sk_steps_recv_sum(s, s->ask.me + 1, acc = sk_tmp(1), sk_src(0), 0, 1);
-    if (c.fold) sk_steps_next(s);
-    for (int d = 0; d < c.log; d++) {
-        sk_cell into = d == c.log - 1 ? sk_dst(0) : sk_tmp(d % 2);
-        sk_steps_exchange(s, sk_cube_member(&c, c.corner ^ 1 << d), acc, into);
-        acc = into;
-    }
-    if (paired) sk_steps_send(s, s->ask.me + 1, acc, 0, 1);
+    int64_t product = sk_degrees_product(a->degrees);
+    return !a->degrees || (product <= a->n && a->n <= 2 * product);
 }
 
 static sk_coll_cost price(const sk_coll_ask *a)
 {
-    int rounds = sk_log_floor(a->n), fold = !sk_power_of_two(a->n);
-    return (sk_coll_cost){rounds + 2 * fold, rounds + 2 * fold, rounds + fold};
+    int rounds = 0, moved = 0, fold = sk_butterfly_corners(a) != a->n;
+    for (int d; (d = sk_butterfly_degree(a, rounds)); rounds++) moved += d - 1;
+    return (sk_coll_cost){rounds + 2 * fold, moved + 2 * fold, moved + fold};
 }
+
+static bool tree(const sk_coll_ask *a) { return sk_degrees_tree(a->degrees, a->n); }
 
 const sk_coll sk_coll_butterfly = {
     .name = "butterfly",
-    .doc = "recursive doubling with the surplus folded; any n (GASPI's split-phase all-reduce)",
-    .cost = "(log n + 2) a + S (log n + 2) b",
+    .doc = "recursive doubling, or by degrees (:4x2), the surplus folded; any n (GASPI)",
+    .cost = "(log n + 2) a + S (log n + 2) b; degrees d: 1 a + (d - 1) S b each",
     .kinds = 1u << SK_ALLREDUCE,
     .order = SK_ORDER_OWN,
-    .build = build,
+    .can = can,
+    .build = sk_steps_butterfly,
     .price = price,
+    .degrees = true,
+    .tree = tree,
 };

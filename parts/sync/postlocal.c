@@ -3,6 +3,7 @@
 
 const sk_sync sk_sync_postlocal = {
     .name = "postlocal",
-    .doc = "post-local SGD, postlocal:H@STEP: gradients are summed up to a step, then as local:H",
+    .doc = "post-local SGD, postlocal:H@STEP or H@decay: gradients are summed at first, then as "
+           "local:H",
     .after = true,
 };

@@ -20,7 +20,9 @@ static void print(const sk_layout *l, sk_out *o)
 
 static void print_brief(const sk_layout *l, sk_out *o)
 {
-    if (on(l)) sk_out_add(o, "grads %s%s", l->grads_as, l->feedback ? " with feedback" : "");
+    if (on(l))
+        sk_out_add(o, "grads %s%s%s", l->grads_as, l->feedback ? " with feedback" : "",
+                   l->union_sums ? " as a union" : "");
 }
 
 static sk_status check(const sk_layout *l)
@@ -54,6 +56,8 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
                                         "threshold:1.5 feedback",
                                         "threshold:3 feedback",
                                         "chunks:0.4 feedback",
+                                        "topk8:0.3 feedback",
+                                        "topk4:0.2 feedback",
                                         "powersgd:1 feedback",
                                         "powersgd:4 feedback"};
     (void)l;

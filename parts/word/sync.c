@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_STEPS = 1000000 };
+enum { MOST_STEPS = 1000000, MOST_TIMED = 32 }; /* SK_QUORUM_RANKS */
 
 static sk_status unknown(const char *text)
 {
@@ -52,16 +52,15 @@ static sk_status read_knob(const sk_sync *by, const char *text, size_t n, double
     return SK_OK;
 }
 
-/* "8", "8@2000" */
+/* "8", "8@2000", "8@decay" */
 static sk_status read_steps(const sk_sync *by, char *text, int *every, int64_t *from)
 {
     char *at = by->after ? strchr(text, '@') : NULL;
     int steps = 0;
-    if (at) {
-        SK_TRY(sk_word_int("sync", at + 1, 1, INT_MAX, &steps));
-        *at = 0;
-    }
-    *from = steps;
+    bool decay = at && !strcmp(at + 1, "decay");
+    if (at && !decay) SK_TRY(sk_word_int("sync", at + 1, 1, INT_MAX, &steps));
+    if (at) *at = 0;
+    *from = decay ? SK_SYNC_AT_DECAY : steps;
     return sk_word_int("sync", text, 1, MOST_STEPS, every);
 }
 
@@ -91,6 +90,26 @@ static sk_status read_coding(const char *at, size_t *n, sk_axis_sync *to, bool *
     return SK_OK;
 }
 
+static int stale_of(int steps) { return steps ? 1 + steps : 0; }
+
+/* "backup:1", "ssp:3", "ssp:inf".  None to drop, and no step ahead, are the plain program. */
+static sk_status read_timed(const sk_sync *by, const char *text, sk_axis_sync *to)
+{
+    bool stale = by->kind == SK_SYNC_STALE;
+    int n = by->usual;
+    if (stale && !strcmp(text, ":inf")) {
+        to->stale = SK_ANY_STALENESS;
+        return SK_OK;
+    }
+    if (strchr(text + (*text == ':'), ':') || strchr(text, '='))
+        return sk_fail(SK_ECONF, "layout: sync=%s%s; it has one number, as %s:%d%s", by->name, text,
+                       by->name, by->usual, stale ? ", or ssp:inf" : "");
+    if (*text) SK_TRY(sk_word_int("sync", text + 1, 0, MOST_STEPS, &n));
+    if (stale) to->stale = stale_of(n);
+    else to->backup = n;
+    return SK_OK;
+}
+
 /* "local:8", "diloco:50:lr=0.7".  Weights that are averaged in every step are those of gradients
  * that are summed in every step: the plain program. */
 static sk_status read(const char *text, sk_axis_sync *to)
@@ -102,6 +121,7 @@ static sk_status read(const char *text, sk_axis_sync *to)
     *to = (sk_axis_sync){0};
     if (!strcmp(text, "none")) return SK_OK;
     if (!by) return unknown(text);
+    if (by->kind != SK_SYNC_STEPS) return read_timed(by, text + n, to);
     int every = by->usual;
     for (int k = 0; by->knobs[k].name; k++) to->knob[k] = by->knobs[k].usual;
     for (const char *at = text + n; *at; at += n) {
@@ -119,8 +139,8 @@ static sk_status read(const char *text, sk_axis_sync *to)
     if (by->after && !to->from)
         return sk_fail(SK_ECONF,
                        "layout: sync=%s needs the steps that are synchronous at first, as in "
-                       "sync=%s:8@2000",
-                       by->name, by->name);
+                       "sync=%s:8@2000, or sync=%s:8@decay: until the learning rate falls",
+                       by->name, by->name, by->name);
     if (!every)
         return sk_fail(SK_ECONF,
                        "layout: sync=%s needs a number of steps between synchronisations, as in "
@@ -146,18 +166,20 @@ static sk_status set(sk_reading *r, const char *value)
 
 extern const sk_word sk_word_sync;
 
+static bool is_said(const sk_axis_sync *s) { return *s->name || s->backup || s->stale; }
+
 static sk_status say(sk_reading *r, const sk_phrase *s)
 {
     int axis = -1;
     SK_TRY(sk_axis_find(r->l, s->v[0], &axis));
-    if (*r->l->sync[axis].name) return sk_word_twice(&sk_word_sync);
+    if (is_said(&r->l->sync[axis])) return sk_word_twice(&sk_word_sync);
     return read(s->v[1], &r->l->sync[axis]);
 }
 
 static bool on(const sk_layout *l)
 {
     for (int a = 0; a < l->mesh.n; a++)
-        if (*l->sync[a].name) return true;
+        if (is_said(&l->sync[a])) return true;
     return false;
 }
 
@@ -167,8 +189,13 @@ static void clear(sk_layout *l) { memset(l->sync, 0, sizeof l->sync); }
 static void print_one(const sk_axis_sync *s, sk_out *o)
 {
     const sk_sync *by = sk_sync_find(s->name);
+    if (s->backup) sk_out_add(o, "backup:%d", s->backup);
+    else if (s->stale == SK_ANY_STALENESS) sk_out_add(o, "ssp:inf");
+    else if (s->stale) sk_out_add(o, "ssp:%d", s->stale - 1);
+    if (!by) return;
     sk_out_add(o, "%s:%d", s->name, s->every);
-    if (s->from) sk_out_add(o, "@%lld", (long long)s->from);
+    if (s->from > 0) sk_out_add(o, "@%lld", (long long)s->from);
+    if (s->from == SK_SYNC_AT_DECAY) sk_out_add(o, "@decay");
     for (int k = 0; by->knobs[k].name; k++)
         if (s->knob[k] != by->knobs[k].usual)
             sk_out_add(o, ":%s=%.17g", by->knobs[k].name, s->knob[k]);
@@ -179,7 +206,7 @@ static void print_one(const sk_axis_sync *s, sk_out *o)
 static void print(const sk_layout *l, sk_out *o)
 {
     for (int a = 0; a < l->mesh.n; a++) {
-        if (!*l->sync[a].name) continue;
+        if (!is_said(&l->sync[a])) continue;
         sk_out_add(o, "%ssynchronize %s by ", o->n ? "\n" : "", l->mesh.name[a]);
         print_one(&l->sync[a], o);
     }
@@ -188,7 +215,7 @@ static void print(const sk_layout *l, sk_out *o)
 static void print_brief(const sk_layout *l, sk_out *o)
 {
     for (int a = 0; a < l->mesh.n; a++) {
-        if (!*l->sync[a].name) continue;
+        if (!is_said(&l->sync[a])) continue;
         sk_out_add(o, "%s%s sync ", o->n ? " · " : "", l->mesh.name[a]);
         print_one(&l->sync[a], o);
     }
@@ -224,8 +251,101 @@ static sk_status codec_fits(const sk_axis_sync *s)
     return SK_OK;
 }
 
+static sk_status in_any_order(const sk_layout *l, const char *way)
+{
+    if (!l->canonical) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "layout: in canonical order all runs have the same bits, and with sync=%s time "
+                   "decides about them; take order=fast (skein train --replay repeats a run to the "
+                   "bit), or sync=%s:0",
+                   way, way);
+}
+
+/* What does not go with gradients, or updates, that come when they come. */
+static sk_status timed_fits(const sk_layout *l)
+{
+    int a = sk_timed_axis(l);
+    if (a < 0) return SK_OK;
+    const char *way = l->sync[a].backup ? "backup" : "ssp", *name = l->mesh.name[a];
+    for (int b = 0; b < l->mesh.n; b++)
+        if (b != a && l->mesh.size[b] > 1)
+            return sk_fail(SK_ECONF,
+                           "layout: sync=%s lets each rank along '%s' come by itself, and the "
+                           "%d along '%s' would wait for each other; take '%s' alone",
+                           way, name, l->mesh.size[b], l->mesh.name[b], name);
+    if (strcmp(l->split[a], "b") != 0)
+        return sk_fail(SK_ECONF,
+                       "layout: sync=%s is about parts of the batch, and '%s' splits \"%s\"; an "
+                       "axis that splits the batch \"b\" alone is needed",
+                       way, name, l->split[a]);
+    if (l->mesh.size[a] > MOST_TIMED)
+        return sk_fail(SK_ECONF, "layout: sync=%s is for %d ranks at most, '%s' has %d", way,
+                       MOST_TIMED, name, l->mesh.size[a]);
+    if (l->sync[a].backup >= l->mesh.size[a])
+        return sk_fail(SK_ECONF,
+                       "layout: sync=backup:%d drops the gradients of all %d ranks along '%s'; at "
+                       "most %d can be dropped",
+                       l->sync[a].backup, l->mesh.size[a], name, l->mesh.size[a] - 1);
+    if (l->shard)
+        return sk_fail(SK_ECONF,
+                       "layout: sync=%s needs the weights and the whole state on every rank, and "
+                       "zero=%d shards them; leave out one of them",
+                       way, (int)l->shard);
+    SK_TRY(in_any_order(l, way));
+    if (*l->grads_as || l->adasum[a])
+        return sk_fail(SK_ECONF,
+                       "layout: sync=%s reads gradients where they lie, and %s is about how they "
+                       "are sent; leave out one of them",
+                       way, *l->grads_as ? "grads=CODEC" : "reduce=adasum");
+    return SK_OK;
+}
+
+/* Replicas along two axes.  An anchor is one for all replicas, so that ranks along the other axis
+ * must have the same weights when it moves: they have synchronised in the same step, before. */
+static sk_status pair_fits(const sk_layout *l, int a, int b)
+{
+    const sk_axis_sync *x = &l->sync[a], *y = &l->sync[b];
+    const sk_sync *outer = sk_sync_find(x->name), *other = sk_sync_find(y->name);
+    if (!outer->outer && !outer->pairs) return SK_OK;
+    const char *on = l->mesh.name[a], *beside = l->mesh.name[b];
+    if (outer->pairs)
+        return !other->outer && !other->pairs
+                   ? SK_OK
+                   : sk_fail(SK_ECONF,
+                             "layout: replicas along '%s' have partners (%s), and those along '%s' "
+                             "%s:%d; local:H goes with it",
+                             on, x->name, beside, y->name, y->every);
+    if (other->outer)
+        return sk_fail(SK_ECONF,
+                       "layout: %s:%d over '%s' and %s:%d over '%s' would each keep weights of the "
+                       "last synchronisation; over one of them take local:H",
+                       x->name, x->every, on, y->name, y->every, beside);
+    if (outer->fragments)
+        return sk_fail(SK_ECONF,
+                       "layout: %s:%d over '%s' sends changes when a step begins, before replicas "
+                       "along '%s' (%s:%d) have synchronised; diloco:%d goes with it",
+                       x->name, x->every, on, beside, y->name, y->every, x->every);
+    if (other->pairs || x->every % y->every)
+        return sk_fail(SK_ECONF,
+                       "layout: %s:%d over '%s' needs replicas along '%s' that have the same "
+                       "weights every %d steps, and %s:%d does not see to it; take local:H there, "
+                       "with an H that divides %d",
+                       x->name, x->every, on, beside, x->every, y->name, y->every, x->every);
+    return SK_OK;
+}
+
+static sk_status pairs_fit(const sk_layout *l)
+{
+    for (int a = 0; a < l->mesh.n; a++)
+        for (int b = 0; b < l->mesh.n; b++)
+            if (a != b && sk_layout_local(l, a) && sk_layout_local(l, b))
+                SK_TRY(pair_fits(l, a, b));
+    return SK_OK;
+}
+
 static sk_status check(const sk_layout *l)
 {
+    SK_TRY(timed_fits(l));
     for (int a = 0; a < l->mesh.n; a++) {
         const char *name = l->mesh.name[a];
         if (!*l->sync[a].name) continue;
@@ -243,8 +363,9 @@ static sk_status check(const sk_layout *l)
                            "layout: sync=%s:%d has %d fragments, and one a step is synchronised; "
                            "take %s:%d or fewer fragments",
                            by->name, l->sync[a].every, parts, by->name, parts);
-        for (int b = 0; b < a && l->sync[a].from != l->sync[b].from; b++)
-            if (sk_layout_local(l, a) && sk_layout_local(l, b))
+        for (int b = 0; b < a; b++)
+            if (sk_layout_local(l, a) && sk_layout_local(l, b) &&
+                l->sync[a].from != l->sync[b].from)
                 return sk_fail(
                     SK_ECONF,
                     "layout: replicas along '%s' and '%s' begin at different steps, %lld "
@@ -259,7 +380,7 @@ static sk_status check(const sk_layout *l)
                            l->sync[a].name, l->sync[a].every, name, (int)l->shard, name,
                            l->sync[a].name, l->sync[a].every);
     }
-    return SK_OK;
+    return pairs_fit(l);
 }
 
 static sk_status coding_fits(const sk_word_ask *ask)
@@ -283,8 +404,32 @@ static sk_status coding_fits(const sk_word_ask *ask)
     return SK_OK;
 }
 
+static sk_status timed_with(const sk_word_ask *ask)
+{
+    const char *way = sk_layout_backup(ask->layout) >= 0 ? "backup" : "ssp";
+    if (!sk_layout_timed(ask->layout)) return SK_OK;
+    SK_TRY(in_any_order(ask->layout, way));
+    if (ask->gpu)
+        return sk_fail(SK_ECONF,
+                       "layout: sync=%s runs on CPUs, where ranks read each other's memory; take "
+                       "device=cpu, or leave it out",
+                       way);
+    if (ask->dtype == SK_F16)
+        return sk_fail(SK_ECONF,
+                       "layout: with train.dtype=f16 all ranks move one scale of the loss "
+                       "together, and sync=%s lets each go alone; take bf16",
+                       way);
+    if (ask->late)
+        return sk_fail(SK_ECONF,
+                       "layout: sync=%s updates behind its gradients, and with optim.late the "
+                       "update runs beside the next step; take optim.late=0",
+                       way);
+    return SK_OK;
+}
+
 static sk_status fits(const sk_word_ask *ask)
 {
+    SK_TRY(timed_with(ask));
     if (!sk_layout_any_local(ask->layout)) return SK_OK;
     SK_TRY(coding_fits(ask));
     if (ask->async)
@@ -300,7 +445,7 @@ static sk_status fits(const sk_word_ask *ask)
 
 static void idle(const sk_layout *l, sk_out *o)
 {
-    if (!sk_layout_any_local(l))
+    if (!sk_layout_any_local(l) && !sk_layout_timed(l))
         sk_out_add(o, "sync has nothing to do: there is one replica, dp=N makes more");
 }
 
@@ -309,24 +454,83 @@ static bool claims(const sk_word_ask *ask)
     return ask->optim && sk_layout_any_local(ask->layout);
 }
 
-/* An axis that splits the batch alone and does not shard. */
+static bool may_draw(const sk_layout *l, int a)
+{
+    return !strcmp(l->split[a], "b") && l->mesh.size[a] > 1 && a != l->shard_axis &&
+           !*l->sync[a].name;
+}
+
+/* Beside replicas of another axis mostly what goes with all of theirs. */
+static const char *draw_way(sk_dice *d, bool beside)
+{
+    static const char *const ways[] = {"local:2",
+                                       "local:3",
+                                       "diloco:2",
+                                       "diloco:3:momentum=0.5",
+                                       "elastic:2",
+                                       "elastic:4",
+                                       "elastic:3:beta=0.5",
+                                       "stream:2:fragments=2",
+                                       "stream:4:mix=0.2",
+                                       "stream:3:fragments=1",
+                                       "gossip",
+                                       "gossip:2",
+                                       "postlocal:2@2",
+                                       "postlocal:3@1"};
+    int last = beside ? 1 : (int)(sizeof ways / sizeof *ways) - 1;
+    return ways[sk_dice_pick(d, 0, last)];
+}
+
+static void add(char phrase[SK_WORD_TEXT], const char *text)
+{
+    size_t at = strlen(phrase);
+    snprintf(phrase + at, SK_WORD_TEXT - at, "%s", text);
+}
+
+/* Any codec, also those that the way refuses: a phrase that is no layout is not taken. */
+static void draw_codec(sk_dice *d, char phrase[SK_WORD_TEXT])
+{
+    char text[64];
+    int n = 0;
+    while (sk_codec_parts[n]) n++;
+    const sk_codec *c = sk_codec_parts[sk_dice_pick(d, 0, n - 1)];
+    snprintf(text, sizeof text, ":codec=%s", c->name);
+    add(phrase, text);
+    snprintf(text, sizeof text, ":%g", sk_dice_one_in(d, 2) ? c->value_usual : c->value_most / 2);
+    if (c->value_name) add(phrase, text);
+    if (c->needs_feedback || sk_dice_one_in(d, 2)) add(phrase, ":feedback");
+}
+
+/* Where no other axis has ranks: backup workers.  Tests let all of them come. */
+static bool draw_alone(sk_dice *d, const sk_layout *l, int axis, char phrase[SK_WORD_TEXT])
+{
+    bool alone = !l->canonical && !l->shard;
+    for (int a = 0; a < l->mesh.n; a++) alone &= a == axis || l->mesh.size[a] == 1;
+    if (!alone || !sk_dice_one_in(d, 2)) return false;
+    snprintf(phrase, SK_WORD_TEXT, "synchronize %s by backup:1", l->mesh.name[axis]);
+    return true;
+}
+
+/* One axis that splits the batch alone and does not shard, or all of them, each by a way of its
+ * own. */
 static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
 {
-    static const char *const ways[] = {"local:2",          "local:3",
-                                       "diloco:2",         "diloco:3:momentum=0.5",
-                                       "elastic:2",        "stream:2:fragments=2",
-                                       "stream:4:mix=0.2", "gossip",
-                                       "gossip:2",         "postlocal:2@2"};
-    int axis = -1;
+    bool all = sk_dice_one_in(d, 2);
+    int axis = -1, n = 0;
     for (int a = 0; a < l->mesh.n; a++)
-        if (!strcmp(l->split[a], "b") && l->mesh.size[a] > 1 && a != l->shard_axis &&
-            !*l->sync[a].name && (axis < 0 || sk_dice_one_in(d, 2)))
-            axis = a;
-    if (axis < 0 || !sk_dice_one_in(d, 4)) return false;
-    const char *way = ways[sk_dice_pick(d, 0, (int)(sizeof ways / sizeof *ways) - 1)];
-    bool brief = !strcmp(l->mesh.name[axis], "dp") && sk_dice_one_in(d, 2);
-    if (brief) snprintf(phrase, SK_WORD_TEXT, "sync=%s", way);
-    else snprintf(phrase, SK_WORD_TEXT, "synchronize %s by %s", l->mesh.name[axis], way);
+        if (may_draw(l, a) && (axis < 0 || sk_dice_one_in(d, 2))) axis = a;
+    if (axis < 0 || !sk_dice_one_in(d, 3)) return false;
+    if (draw_alone(d, l, axis, phrase)) return true;
+    bool brief = !all && !strcmp(l->mesh.name[axis], "dp") && sk_dice_one_in(d, 2);
+    *phrase = 0;
+    for (int a = 0; a < l->mesh.n; a++) {
+        if (all ? !may_draw(l, a) : a != axis) continue;
+        if (brief) add(phrase, "sync=");
+        else add(phrase, *phrase ? "; synchronize " : "synchronize ");
+        if (!brief) add(phrase, l->mesh.name[a]), add(phrase, " by ");
+        add(phrase, draw_way(d, n++ > 0));
+        if (sk_dice_one_in(d, 2)) draw_codec(d, phrase);
+    }
     return true;
 }
 

@@ -27,6 +27,7 @@ typedef struct asked {
     skein_call call;
     int64_t src_bytes, dst_bytes, before; /* before: of my part in the whole */
     int algorithm;
+    uint64_t degrees;
     int64_t workspace; /* bytes */
 } asked;
 
@@ -121,10 +122,13 @@ static sk_status choose(const skein_comm *c, asked *q)
     sk_seg seg = {.outer = 1, .n = k->n, .inner = 1};
     sk_coll_ask ask;
     int pin = 0, hosts = sk_hosts_count(c->ranks, w->n, w->host_of);
-    SK_TRY(sk_pin_find("skein_call.algorithm", k->algorithm ? k->algorithm : "", &pin));
+    SK_TRY(
+        sk_pin_find("skein_call.algorithm", k->algorithm ? k->algorithm : "", &pin, &q->degrees));
     sk_coll_ask_for(kind, c->ranks, w->n, c->rank, k->root, w->host_of, NULL, &ask);
+    ask.degrees = q->degrees;
     SK_TRY(sk_choose_call(&sk_costs_preset, pin, &ask, hosts, (sk_reduce)k->reduction,
                           k->n * (int64_t)sk_dtype_size((sk_dtype)k->type), &q->algorithm));
+    q->degrees = ask.degrees;
     const sk_coll *a = q->algorithm < 0 ? NULL : sk_coll_parts[q->algorithm];
     if (a) SK_TRY(sk_choose_wired(a, w->host_of != NULL));
     if (a && !(a->native && a->build))
@@ -167,6 +171,7 @@ static sk_status begin(skein_comm *c, const asked *q, const char *src, const cha
                            .type = (sk_dtype)k->type,
                            .n_segs = 1,
                            .algorithm = q->algorithm,
+                           .degrees = q->algorithm < 0 ? 0 : q->degrees,
                            .root = k->root,
                            .workspace = *workspace,
                            .workspace_bytes = q->workspace};

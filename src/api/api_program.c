@@ -11,6 +11,7 @@
 static sk_status make(skein_program *p, const skein_layout *l, bool all)
 {
     p->job = p->from->job;
+    p->job.all_told = true;
     p->all = all;
     if (l && strlen(l->text) >= sizeof p->job.layout)
         return sk_fail(SK_ECONF, "layout: its long form has %zu bytes, at most %zu are possible",

@@ -45,7 +45,7 @@
 
 #include "coll/call.h"
 
-enum { SK_COLL_AXES = 4 };
+enum { SK_COLL_AXES = 4, SK_COLL_DEGREES = 8, SK_MOST_DEGREE = 255 };
 
 typedef enum sk_space { SK_SRC, SK_DST, SK_TMP } sk_space;
 typedef struct sk_cell {
@@ -82,7 +82,13 @@ typedef struct sk_coll_ask { /* what a list is asked for */
     const double *rate;     /* bytes per second from i to j, 0: no link; NULL: all alike */
     const int *ranks;       /* of the members: rate has `all` rows of `all`; NULL: n rows of n */
     int all;
-    bool any_order; /* lists that sum in an order of their own may be chosen by themselves */
+    bool any_order;   /* lists that sum in an order of their own may be chosen by themselves */
+    uint64_t degrees; /* of a butterfly: with how many members each round joins (sk_degree); 0: the
+                         algorithm's usual ones */
+    int64_t rows;     /* most rows that are not zero in what a member gives; 0: any number */
+    double fill;      /* of what a member gives, the share of rows that are not zero; 0: not known.
+                         Rows of different members are taken to be independent */
+    double wide;      /* a row with its number, in a stream, by the row alone */
 } sk_coll_ask;
 
 static inline double sk_coll_rate(const sk_coll_ask *a, int from, int to)
@@ -90,6 +96,19 @@ static inline double sk_coll_rate(const sk_coll_ask *a, int from, int to)
     return a->ranks ? a->rate[(int64_t)a->ranks[from] * a->all + a->ranks[to]]
                     : a->rate[from * a->n + to];
 }
+
+/* Degrees are the bytes of a number: degree i of 2 to SK_MOST_DEGREE in byte i, the first round
+ * first, 0 behind the last.  "4x2" is 0x0204: four neighbours, then two of these blocks. */
+static inline int sk_degree(uint64_t degrees, int i)
+{
+    return i < SK_COLL_DEGREES ? (int)(degrees >> 8 * i & 255) : 0;
+}
+int64_t sk_degrees_product(uint64_t degrees); /* 1: there are none */
+enum { SK_DEGREES_TEXT = SK_COLL_DEGREES * 4 + 1 };
+const char *sk_degrees_print(uint64_t degrees, char to[SK_DEGREES_TEXT]); /* ":4x2" or "" */
+bool sk_degrees_read(const char *text, uint64_t *degrees);                /* "4x2" */
+/* Do they make n, and is a sum by blocks of these sizes that of the tree? */
+bool sk_degrees_tree(uint64_t degrees, int n);
 
 typedef struct sk_steps { /* the list of one member */
     sk_arena *arena;
@@ -125,13 +144,16 @@ typedef struct sk_coll {
     sk_coll_cost (*price)(const sk_coll_ask *a);
     bool native;    /* not executed: done directly in the heaps (shm), or by a library (mpi) */
     bool no_halves; /* does not sum types of 16 bits */
-    bool packs;     /* messages are index-value streams where that is shorter (sparse) */
-    bool adasum;    /* for SK_ADASUM, and only for it */
+    bool packs;     /* cells are index-value streams where that is shorter (sparse_stream.h) */
+    bool degrees;   /* takes a degree vector: butterfly:4x2 */
+    bool (*tree)(const sk_coll_ask *a); /* SK_ORDER_OWN: is it that of the tree nevertheless? */
+    bool adasum;                        /* for SK_ADASUM, and only for it */
 } sk_coll;
 
 extern const sk_coll *const sk_coll_parts[]; /* in the order of names, NULL at the end */
 int sk_coll_find(const char *name);          /* index, or -1 */
 bool sk_coll_can(const sk_coll *c, const sk_coll_ask *a);
+sk_order sk_coll_order(const sk_coll *c, const sk_coll_ask *a);
 sk_coll_cost sk_coll_price(const sk_coll *c, const sk_coll_ask *a); /* zero for one member */
 
 /* --- writing lists (coll/steps.c) --- */
@@ -163,6 +185,24 @@ static inline bool sk_power_of_two(int n) { return n > 0 && !(n & (n - 1)); }
 /* Everything straight from where it is to where it belongs; sums in the order of the tree. */
 void sk_steps_direct(sk_steps *s);
 sk_coll_cost sk_price_direct(const sk_coll_ask *a);
+
+/* --- rounds of several members (coll/step_axes.c) --- */
+
+/* All-reduce, reduce-scatter, all-gather along k axes of these sizes, slowest first, chunk by
+ * chunk. */
+void sk_steps_by_axes(sk_steps *s, const int *size, int k);
+/* Whole vectors, in rounds of the ask's degrees; corners: members behind the folding; the degree of
+ * a round, 0: there is no such round. */
+void sk_steps_butterfly(sk_steps *s);
+int sk_butterfly_corners(const sk_coll_ask *a);
+int sk_butterfly_degree(const sk_coll_ask *a, int round);
+
+/* What a stream of the sum of m members has of the bytes of a dense one. */
+double sk_stream_share(const sk_coll_ask *a, int m);
+/* What adding a byte of d streams costs by that of dense vectors; packing and unpacking, of S.
+ * 1 and 0 where streams are not known to be sparse. */
+double sk_stream_adding(const sk_coll_ask *a, int d);
+double sk_stream_packing(const sk_coll_ask *a);
 
 /* One exchange of sums: into = acc + the peer's acc.  Also if acc is SRC and into is DST. */
 void sk_steps_exchange(sk_steps *s, int peer, sk_cell acc, sk_cell into);

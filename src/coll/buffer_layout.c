@@ -131,6 +131,35 @@ void sk_buffer_layout_pack(const sk_buffer_layout *s, const sk_seg *segs, int n_
     }
 }
 
+/* What chunk i of a vector that the list cuts as it likes has of the segments. */
+static void move_range(const sk_buffer_layout *s, const sk_seg *segs, int n_segs, sk_space space,
+                       sk_pack_direction way, char *base, int i, char *chunk)
+{
+    int64_t from = s->at[i], to = s->at[i + 1], at = 0;
+    for (int k = 0; k < n_segs; k++) {
+        int64_t bytes = sk_seg_count(&segs[k]) * s->size;
+        int64_t lo = from > at ? from : at, hi = to < at + bytes ? to : at + bytes;
+        char *user = base + (space == SK_SRC ? segs[k].src : segs[k].dst);
+        if (hi > lo) move(chunk + (lo - from), user + (lo - at), hi - lo, way);
+        at += bytes;
+    }
+}
+
+void sk_buffer_layout_pack_chunk(const sk_buffer_layout *s, const sk_seg *segs, int n_segs,
+                                 sk_space space, sk_pack_direction way, char *base, int i,
+                                 char *chunk)
+{
+    if (!sk_kind_cut(s->kind)) {
+        move_range(s, segs, n_segs, space, way, base, i, chunk);
+        return;
+    }
+    for (int k = 0; k < n_segs; k++) {
+        runs r = find_runs(s, &segs[k], space, i);
+        for (int64_t j = 0; j < r.n; j++, chunk += r.bytes)
+            move(chunk, base + r.at + j * r.stride, r.bytes, way);
+    }
+}
+
 /* Do segments follow each other in memory? */
 static bool adjacent(const sk_buffer_layout *s, const sk_seg *segs, int n_segs, sk_space space)
 {
@@ -170,6 +199,13 @@ static void find_packed(const sk_compiled_schedule *f, const sk_seg *segs, int n
     bool root = s->me == f->steps.ask.root;
     bool src = sk_kind_gives(s->kind, root), dst = sk_kind_gets(s->kind, root);
     bool copied = src && sk_kind_rows[s->kind].copied;
+    if (f->coll->packs) {
+        s->src_packed = src;
+        s->dst_packed = dst;
+        s->src_row = src && in_a_row(s, segs, n_segs, SK_SRC, placed);
+        s->dst_row = dst && in_a_row(s, segs, n_segs, SK_DST, placed);
+        return;
+    }
     s->src_packed = src && f->reads_src && !in_a_row(s, segs, n_segs, SK_SRC, placed);
     s->dst_packed = dst && !in_a_row(s, segs, n_segs, SK_DST, placed);
     if (src && dst && f->apart && in_place(s, segs, n_segs, placed)) s->dst_packed = true;
@@ -179,22 +215,39 @@ static void find_packed(const sk_compiled_schedule *f, const sk_seg *segs, int n
 
 /* --- the workspace --- */
 
-static void lay_workspace(const sk_compiled_schedule *f, sk_dtype type, sk_buffer_layout *s)
+/* A stream has the rows of all members at most, and never more than a dense chunk. */
+static int64_t stream_room(const sk_buffer_layout *s, sk_dtype type, int64_t rows)
+{
+    int64_t n = s->largest / s->size, most = rows && rows < n / s->p ? rows * s->p : n;
+    return round_up(sk_stream_room(type, n, s->row, most), LINE);
+}
+
+static int64_t packed_bytes(const sk_compiled_schedule *f, const sk_buffer_layout *s,
+                            sk_space space)
+{
+    if (space == SK_SRC ? !s->src_packed : !s->dst_packed) return 0;
+    if (!f->coll->packs) return sk_buffer_layout_bytes(s, space);
+    return (sk_buffer_layout_is_part(s->kind, space) ? 1 : s->cells) * s->stride;
+}
+
+static void lay_workspace(const sk_compiled_schedule *f, sk_dtype type, int64_t rows,
+                          sk_buffer_layout *s)
 {
     const sk_steps *l = &f->steps;
     int64_t head = round_up((l->ask.n + 1) * (int64_t)sizeof(int), LINE);
-    s->staging_stride = s->largest;
-    if (f->coll->packs) s->staging_stride = sk_stream_most(type, s->largest / s->size, s->row);
+    bool packs = f->coll->packs;
+    s->stride = packs ? stream_room(s, type, rows) : s->largest;
     s->tmp = head + f->box[l->ask.n] * (int64_t)SK_NOTE_BYTES;
-    s->staging = round_up(s->tmp + l->tmp_cells * s->largest, LINE);
-    s->src = round_up(s->staging + f->staging_cells * s->staging_stride, LINE);
-    s->dst = round_up(s->src + (s->src_packed ? sk_buffer_layout_bytes(s, SK_SRC) : 0), LINE);
-    s->bytes = s->dst + (s->dst_packed ? sk_buffer_layout_bytes(s, SK_DST) : 0) +
-               LINE; /* to begin on one */
+    s->staging = round_up(s->tmp + l->tmp_cells * s->stride, LINE);
+    s->chunk = round_up(s->staging + f->staging_cells * s->stride, LINE);
+    s->src = round_up(s->chunk + (packs ? s->largest : 0), LINE);
+    s->dst = round_up(s->src + packed_bytes(f, s, SK_SRC), LINE);
+    s->bytes = s->dst + packed_bytes(f, s, SK_DST) + LINE; /* to begin on one */
 }
 
 void sk_buffer_layout_make(const sk_compiled_schedule *s, sk_dtype type, const sk_seg *segs,
-                           int n_segs, bool placed, int64_t *at, sk_buffer_layout *out)
+                           int n_segs, int64_t rows, bool placed, int64_t *at,
+                           sk_buffer_layout *out)
 {
     const sk_coll_ask *a = &s->steps.ask;
     *out = (sk_buffer_layout){.kind = a->kind, .p = a->n, .me = a->me, .cells = s->steps.cells};
@@ -202,7 +255,7 @@ void sk_buffer_layout_make(const sk_compiled_schedule *s, sk_dtype type, const s
     out->row = row_length(segs, n_segs);
     lay_chunks(s, segs, n_segs, out, at);
     find_packed(s, segs, n_segs, placed, out);
-    lay_workspace(s, type, out);
+    lay_workspace(s, type, rows, out);
     sk_assert(out->tmp <= out->staging && out->staging <= out->src && out->src <= out->dst);
 }
 
@@ -214,7 +267,7 @@ int64_t sk_coll_workspace(const sk_coll *c, const sk_coll_ask *a, sk_dtype type,
     sk_buffer_layout layout;
     sk_schedule_compile(&scratch, c, a, &s);
     int64_t *at = sk_many(&scratch, int64_t, s.steps.cells + 1);
-    sk_buffer_layout_make(&s, type, segs, n_segs, false, at, &layout);
+    sk_buffer_layout_make(&s, type, segs, n_segs, a->rows, false, at, &layout);
     sk_arena_end(&scratch);
     return layout.bytes;
 }

@@ -59,7 +59,9 @@ typedef struct sk_coll_call {
     int64_t workspace,
         workspace_bytes; /* scratch in this rank's heap: sk_coll_workspace() says how much */
     int64_t counts;      /* all-to-all-v: where the 2p counts lie in this rank's heap */
-    int64_t spare[2];    /* 0; the size of a call is part of every memory plan */
+    uint64_t degrees;    /* of the rounds of its algorithm (sk_degree); 0: the usual ones */
+    int64_t rows;        /* most rows of `inner` elements that are not zero in what a member gives:
+                            the room of sparse streams; 0: any number */
     sk_seg segs[];
 } sk_coll_call;
 

@@ -23,8 +23,18 @@ static uint64_t sign_seg(uint64_t h, const sk_seg *s)
 
 static uint64_t sign(const sk_group_state *m, const sk_coll_call *call)
 {
-    int64_t words[] = {call->id,     call->kind, call->reduce,    call->type,   call->group,
-                       call->n_segs, call->root, call->algorithm, call->common, (int64_t)m->hash};
+    int64_t words[] = {call->id,
+                       call->kind,
+                       call->reduce,
+                       call->type,
+                       call->group,
+                       call->n_segs,
+                       call->root,
+                       call->algorithm,
+                       call->common,
+                       (int64_t)m->hash,
+                       (int64_t)call->degrees,
+                       call->rows};
     uint64_t h = sk_hash(SK_HASH_SEED, words, sizeof words);
     for (int i = 0; i < call->n_segs; i++) h = sign_seg(h, &call->segs[i]);
     return h;

@@ -186,30 +186,63 @@ static bool able(const sk_coll *a, const sk_coll_ask *ask, sk_reduce reduce)
 
 bool sk_chosen_by_itself(const sk_coll *a, const sk_coll_ask *ask, sk_reduce reduce)
 {
-    bool order = a->order == SK_ORDER_TREE || !sk_kind_sums(ask->kind) || reduce == SK_ADASUM ||
-                 ask->any_order;
-    return order && a->price && a->build && !a->native && !a->packs;
+    bool order = sk_coll_order(a, ask) == SK_ORDER_TREE || !sk_kind_sums(ask->kind) ||
+                 reduce == SK_ADASUM || ask->any_order;
+    return order && a->price && a->build && !a->native && (!a->packs || ask->fill > 0);
 }
 
-int sk_choose(const sk_costs *c, const sk_coll_ask *ask, int hosts, sk_reduce reduce, int64_t bytes,
+typedef struct best { /* so far */
+    const sk_costs *costs;
+    sk_coll_ask *ask;
+    int hosts, algorithm;
+    sk_reduce reduce;
+    int64_t bytes;
+    uint64_t degrees;
+    double seconds;
+} best;
+
+static void try(best *b, int algorithm, uint64_t degrees)
+{
+    const sk_coll *a = sk_coll_parts[algorithm];
+    b->ask->degrees = degrees;
+    if (!sk_chosen_by_itself(a, b->ask, b->reduce) || !able(a, b->ask, b->reduce)) return;
+    double price = sk_call_price(b->costs, algorithm, b->ask, b->hosts, b->bytes);
+    bool simpler = price == b->seconds && b->degrees && !degrees;
+    if (price >= b->seconds && !simpler) return;
+    b->seconds = price;
+    b->algorithm = algorithm;
+    b->degrees = degrees;
+}
+
+/* Degrees that make n and whose sums are in the order of the tree: powers of two, and the last is
+ * what is left. */
+static void try_degrees(best *b, int algorithm, uint64_t degrees, int round, int left)
+{
+    enum { ROUNDS = 3 };
+    uint64_t last = degrees | (uint64_t)left << 8 * round;
+    if (left >= 2 && left <= SK_MOST_DEGREE && (left > 2 || round)) try(b, algorithm, last);
+    for (int d = 2; round + 1 < ROUNDS && d < left && d <= SK_MOST_DEGREE; d *= 2)
+        if (left % d == 0)
+            try_degrees(b, algorithm, degrees | (uint64_t)d << 8 * round, round + 1, left / d);
+}
+
+int sk_choose(const sk_costs *c, sk_coll_ask *ask, int hosts, sk_reduce reduce, int64_t bytes,
               double *seconds)
 {
-    int best = SK_NO_CHOICE;
-    double least = INFINITY;
-    if (ask->n < 2 || (hosts < 2 && !(sk_kind_sums(ask->kind) && reduce == SK_ADASUM))) {
-        if (seconds) *seconds = sk_shm_price(c, ask->kind, ask->n, bytes);
-        return SK_BUILTIN;
+    best b = {c, ask, hosts, SK_NO_CHOICE, reduce, bytes, 0, INFINITY};
+    bool heaps = hosts < 2 && !(sk_kind_sums(ask->kind) && reduce == SK_ADASUM);
+    if (ask->n < 2 || heaps) {
+        b.algorithm = SK_BUILTIN;
+        b.seconds = sk_shm_price(c, ask->kind, ask->n, bytes);
     }
-    for (int i = 0; sk_coll_parts[i]; i++) {
-        const sk_coll *a = sk_coll_parts[i];
-        if (!sk_chosen_by_itself(a, ask, reduce) || !able(a, ask, reduce)) continue;
-        double price = sk_call_price(c, i, ask, hosts, bytes);
-        if (price >= least) continue;
-        least = price;
-        best = i;
+    for (int i = 0; ask->n > 1 && sk_coll_parts[i]; i++) {
+        if (heaps && !sk_coll_parts[i]->packs) continue;
+        try(&b, i, 0);
+        if (sk_coll_parts[i]->degrees) try_degrees(&b, i, 0, 0, ask->n);
     }
-    if (seconds) *seconds = least;
-    return best;
+    ask->degrees = b.degrees;
+    if (seconds) *seconds = b.seconds;
+    return b.algorithm;
 }
 
 const char *sk_algorithm_name(int algorithm)
@@ -227,6 +260,20 @@ static const char *those_able(sk_arena *a, const sk_coll_ask *ask, int hosts, sk
     return o.n ? o.s : "none";
 }
 
+/* Degrees that do not make n. */
+static sk_status refuse_degrees(const sk_coll *a, const sk_coll_ask *ask)
+{
+    char text[SK_DEGREES_TEXT];
+    return sk_fail(SK_ECONF,
+                   "the algorithm %s%s is for %lld ranks, and this %s has %d; degrees that make %d "
+                   "are needed%s",
+                   a->name, sk_degrees_print(ask->degrees, text),
+                   (long long)sk_degrees_product(ask->degrees), sk_coll_names[ask->kind], ask->n,
+                   ask->n,
+                   a->order == SK_ORDER_TREE ? ", all but the last powers of two"
+                                             : ", or less, but at least half of it");
+}
+
 static sk_status refuse(int pin, const sk_coll_ask *ask, int hosts, sk_reduce reduce)
 {
     sk_arena tmp = {0};
@@ -235,6 +282,12 @@ static sk_status refuse(int pin, const sk_coll_ask *ask, int hosts, sk_reduce re
     const char *sum = sk_kind_sums(ask->kind) && reduce == SK_ADASUM ? " of adasum" : "";
     sk_status st;
     const sk_coll *a = pin > 0 ? sk_coll_parts[pin - 1] : NULL;
+    sk_coll_ask plain = *ask;
+    plain.degrees = 0;
+    if (a && ask->degrees && able(a, &plain, reduce)) {
+        sk_arena_end(&tmp);
+        return refuse_degrees(a, ask);
+    }
     if (a && sk_coll_can(a, ask)) /* not the number of ranks, but the reduction */
         st = sk_fail(SK_ECONF, "comm.algorithm: %s %s, and this %s %s; these do it: %s", a->name,
                      a->adasum ? "combines by adasum" : "sums", what,
@@ -253,8 +306,8 @@ static sk_status refuse(int pin, const sk_coll_ask *ask, int hosts, sk_reduce re
     return st;
 }
 
-sk_status sk_choose_call(const sk_costs *c, int pin, const sk_coll_ask *ask, int hosts,
-                         sk_reduce reduce, int64_t bytes, int *algorithm)
+sk_status sk_choose_call(const sk_costs *c, int pin, sk_coll_ask *ask, int hosts, sk_reduce reduce,
+                         int64_t bytes, int *algorithm)
 {
     bool fits = true;
     *algorithm = SK_BUILTIN;
@@ -280,11 +333,33 @@ sk_status sk_choose_wired(const sk_coll *c, bool wire)
                    c->name);
 }
 
-sk_status sk_pin_find(const char *key, const char *name, int *pin)
+/* "butterfly:4x2" */
+static sk_status find_degrees(const char *key, const char *name, const char *colon, int *pin,
+                              uint64_t *degrees)
 {
-    const char *names[128] = {"auto"};
+    char text[64];
+    snprintf(text, sizeof text, "%.*s", (int)(colon - name), name);
+    SK_TRY(sk_pin_find(key, text, pin, degrees));
+    const sk_coll *a = *pin > 0 ? sk_coll_parts[*pin - 1] : NULL;
+    if (!a || !a->degrees)
+        return sk_fail(SK_EUSAGE,
+                       "%s '%.60s': %s takes no degrees; those that do are butterfly, sparse and "
+                       "others that skein list coll shows with (:4x2)",
+                       key, name, text);
+    if (sk_degrees_read(colon + 1, degrees)) return SK_OK;
+    return sk_fail(SK_EUSAGE,
+                   "%s '%.60s': up to %d degrees of 2 to %d with an x between them are needed, "
+                   "such as %s:4x2",
+                   key, name, SK_COLL_DEGREES, SK_MOST_DEGREE, text);
+}
+
+sk_status sk_pin_find(const char *key, const char *name, int *pin, uint64_t *degrees)
+{
+    const char *names[128] = {"auto"}, *colon = strchr(name, ':');
     int n = 1, at = sk_coll_find(name);
     *pin = SK_PIN_NONE;
+    *degrees = 0;
+    if (colon) return find_degrees(key, name, colon, pin, degrees);
     if (!*name || !strcmp(name, "auto")) return SK_OK;
     *pin = !strcmp(name, "shm") ? SK_BUILTIN : at + 1;
     if (*pin != SK_PIN_NONE) return SK_OK;

@@ -4,7 +4,8 @@
  * depends on kind, bytes, members, their hosts and the numbers below, all alike on
  * all ranks, so ranks cannot disagree and nothing is tuned while running.
  *
- *     one host      directly in the heaps (-1): the floor, and any list is dearer
+ *     one host      directly in the heaps (-1): the floor, and any list is dearer, but for streams
+ *                   of what is known to be sparse
  *     several       the cheapest list that can do it and sums in tree order (any_order: in any)
  *     pinned        that one, or an error that names those that can
  *
@@ -105,19 +106,22 @@ double sk_closed_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask,
 int sk_members_here(const sk_coll_ask *ask, int hosts);
 
 /* May it be taken without being asked for?  It must keep the order of sums and say what it costs;
- * one that packs is for what is known to be sparse. */
+ * one that packs is for what is known to be sparse (ask->fill).  Whether it keeps the order may
+ * depend on the ask's degrees. */
 bool sk_chosen_by_itself(const sk_coll *a, const sk_coll_ask *ask, sk_reduce reduce);
-/* An index in sk_coll_parts, SK_BUILTIN or SK_NO_CHOICE.  seconds may be NULL. */
-int sk_choose(const sk_costs *c, const sk_coll_ask *ask, int hosts, sk_reduce reduce, int64_t bytes,
+/* An index in sk_coll_parts, SK_BUILTIN or SK_NO_CHOICE; the degrees that it takes are written into
+ * the ask.  seconds may be NULL. */
+int sk_choose(const sk_costs *c, sk_coll_ask *ask, int hosts, sk_reduce reduce, int64_t bytes,
               double *seconds);
-/* The same with a pin, and with an error where there is no choice. */
-sk_status sk_choose_call(const sk_costs *c, int pin, const sk_coll_ask *ask, int hosts,
-                         sk_reduce reduce, int64_t bytes, int *algorithm);
+/* The same with a pin, whose degrees are the ask's, and with an error where there is no choice. */
+sk_status sk_choose_call(const sk_costs *c, int pin, sk_coll_ask *ask, int hosts, sk_reduce reduce,
+                         int64_t bytes, int *algorithm);
 
 /* Can it run without a wire, among ranks of one host?  A library's own collective cannot. */
 sk_status sk_choose_wired(const sk_coll *c, bool wire);
-/* "" and "auto": SK_PIN_NONE.  key: what the caller named it in, for the error */
-sk_status sk_pin_find(const char *key, const char *name, int *pin);
+/* "" and "auto": SK_PIN_NONE; "butterfly:4x2" has degrees.  key: what the caller named it in, for
+ * the error */
+sk_status sk_pin_find(const char *key, const char *name, int *pin, uint64_t *degrees);
 const char *sk_algorithm_name(int algorithm); /* SK_BUILTIN: "shm" */
 
 /* On how many hosts these ranks sit; host_of NULL: one. */

@@ -69,6 +69,8 @@ typedef struct sk_codec {
     double value;           /* written by sk_codec_read() */
     bool sums_only;         /* gradients alone: weights would be useless */
     bool needs_feedback;    /* what is not sent has to be sent later */
+    int64_t (*row_kept)(int64_t n, double value); /* of codecs that send some elements of a row of n
+                                                     and nothing of the others: how many at most */
     bool low_rank; /* it encodes no rows: gradients are summed as two factors of rank `value`,
                       a whole number (program/grad_low_rank.c) */
 } sk_codec;

@@ -61,7 +61,8 @@ int64_t sk_index_find(const uint8_t *from, int wide, int64_t k, int64_t at)
     return low;
 }
 
-int64_t sk_elements_put(const sk_code_row *r, uint32_t least, int64_t ties, int64_t k, uint8_t *to)
+static int64_t put(const sk_code_row *r, uint32_t least, int64_t ties, int64_t k, bool values,
+                   uint8_t *to)
 {
     float x[RUN];
     int64_t kept = 0;
@@ -73,9 +74,17 @@ int64_t sk_elements_put(const sk_code_row *r, uint32_t least, int64_t ties, int6
             uint32_t key = sk_code_key(x[i]);
             if (key < least || (key == least && ties-- <= 0)) continue;
             sk_index_put(to, wide, kept, at + i);
-            memcpy(to + k * wide + 4 * kept++, &x[i], sizeof *x);
+            if (values) memcpy(to + k * wide + 4 * kept, &x[i], sizeof *x);
+            kept++;
         }
     }
+    return kept;
+}
+
+int64_t sk_elements_put(const sk_code_row *r, uint32_t least, int64_t ties, int64_t k, uint8_t *to)
+{
+    int64_t kept = put(r, least, ties, k, true, to);
+    int wide = sk_index_bytes(r->n);
     memset(to + kept * wide, 0, (size_t)((k - kept) * wide));
     memset(to + k * wide + 4 * kept, 0, (size_t)(4 * (k - kept)));
     return kept;
@@ -89,4 +98,46 @@ void sk_elements_get(const sk_code_row *r, const uint8_t *from, int64_t count, i
     for (int64_t i = sk_index_find(from, wide, count, at), place;
          i < count && (place = sk_index_get(from, wide, i)) < at + n; i++)
         if (place >= at) memcpy(&to[place - at], from + k * wide + 4 * i, sizeof *to);
+}
+
+/* --- values in fewer bits --- */
+
+int64_t sk_quanta_bytes(const sk_codec *values, int64_t k) { return sk_codec_bytes(values, k); }
+
+/* Random bits are those of the elements' places, as if the whole row were encoded. */
+void sk_quanta_put(const sk_codec *values, const sk_code_row *r, uint32_t least, int64_t ties,
+                   int64_t k, uint8_t *to)
+{
+    float x[RUN];
+    uint16_t random[RUN];
+    int wide = sk_index_bytes(r->n);
+    sk_assert(values->block <= RUN && put(r, least, ties, k, false, to) == k);
+    uint8_t *block = to + k * wide;
+    for (int64_t at = 0, n; at < k; at += n, block += sk_codec_bytes(values, values->block)) {
+        n = k - at < values->block ? k - at : values->block;
+        for (int64_t i = 0; i < n; i++) {
+            int64_t place = sk_index_get(to, wide, at + i);
+            r->read(r->of, place, 1, &x[i]);
+            random[i] = sk_code_random(r->own, (uint64_t)(r->first + place));
+        }
+        values->encode_random(x, (int)n, random, block);
+    }
+}
+
+void sk_quanta_get(const sk_codec *values, const sk_code_row *r, const uint8_t *from, int64_t k,
+                   int64_t at, int64_t n, float *to)
+{
+    float x[RUN];
+    int64_t here = -1, size = values->block, place; /* the block that is decoded */
+    int wide = sk_index_bytes(r->n);
+    memset(to, 0, (size_t)n * sizeof *to);
+    for (int64_t i = sk_index_find(from, wide, k, at);
+         i < k && (place = sk_index_get(from, wide, i)) < at + n; i++) {
+        int64_t b = i / size, left = k - b * size;
+        if (b != here)
+            values->decode(from + k * wide + b * sk_codec_bytes(values, size),
+                           (int)(left < size ? left : size), x);
+        here = b;
+        if (place >= at) to[place - at] = x[i % size];
+    }
 }

@@ -36,6 +36,13 @@ int64_t sk_index_find(const uint8_t *from, int wide, int64_t k, int64_t at);
 /* Elements of keys over `least`, and the first `ties` of those equal to it, into room for k;
  * returns how many.  Room that is left is zeros. */
 int64_t sk_elements_put(const sk_code_row *r, uint32_t least, int64_t ties, int64_t k, uint8_t *to);
+/* The same with values in the blocks of a codec that draws, one behind the other, in place of f32:
+ * `values` is q8 or q4. */
+int64_t sk_quanta_bytes(const sk_codec *values, int64_t k); /* of k values */
+void sk_quanta_put(const sk_codec *values, const sk_code_row *r, uint32_t least, int64_t ties,
+                   int64_t k, uint8_t *to);
+void sk_quanta_get(const sk_codec *values, const sk_code_row *r, const uint8_t *from, int64_t k,
+                   int64_t at, int64_t n, float *to);
 /* Elements [at, at + n) of a row of which `count` are sent, in room for k. */
 void sk_elements_get(const sk_code_row *r, const uint8_t *from, int64_t count, int64_t k,
                      int64_t at, int64_t n, float *to);

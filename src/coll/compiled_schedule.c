@@ -67,11 +67,19 @@ static void number_messages(sk_arena *a, sk_compiled_schedule *s)
     sk_assert(!sent[s->steps.ask.me] && !got[s->steps.ask.me]);
 }
 
-/* Cells of the staging buffer: a stream takes n, and n more where it is not packed. */
+/* Streams: cells are put together for a send, come here over a wire, and are added here. */
+static int staged_streams(const sk_step *t)
+{
+    if (t->act == SK_STEP_SEND) return t->n > 1 ? t->n : 0;
+    if (t->act == SK_STEP_RECV) return t->n;
+    return t->act == SK_STEP_RECV_SUM ? t->n + 1 : t->act != SK_STEP_COPY;
+}
+
+/* Cells of the staging buffer. */
 static int staged(const sk_compiled_schedule *s, const sk_step *t)
 {
+    if (s->coll->packs) return staged_streams(t);
     if (!is_message(t)) return 0;
-    if (s->coll->packs) return 2 * t->n;
     if (t->act == SK_STEP_RECV_SUM) return t->n;
     sk_cell c = t->act == SK_STEP_SEND ? t->from : t->into;
     return c.space == SK_TMP && t->n > 1 ? t->n : 0;

@@ -70,7 +70,8 @@ static void run_locals(sk_comm *c, sk_execution *e)
         sk_step_act act = sk_exec_step(e, i)->act;
         bool message = act == SK_STEP_SEND || act == SK_STEP_RECV || act == SK_STEP_RECV_SUM;
         if (message || e->states[i].phase == SK_STEP_DONE) continue;
-        sk_exec_local(c, e, sk_exec_step(e, i));
+        if (e->schedule->coll->packs) sk_exec_streams_local(e, i);
+        else sk_exec_local(c, e, sk_exec_step(e, i));
         e->states[i].phase = SK_STEP_DONE;
     }
 }
@@ -94,6 +95,11 @@ static void finish(sk_comm *c, sk_execution *e)
 {
     const sk_buffer_layout *s = &e->layout;
     sk_assert(!e->over && !e->n_out && e->lo == e->hi);
+    e->over = true;
+    if (e->schedule->coll->packs) {
+        sk_exec_streams_end(c, e);
+        return;
+    }
     if (e->call->reduce == SK_MEAN && sk_kind_sums(e->call->kind) &&
         sk_kind_gets(e->call->kind, e->layout.me == e->call->root))
         sk_sum_divide(e->call->type, e->space[SK_DST], sk_buffer_layout_bytes(s, SK_DST) / s->size,
@@ -101,11 +107,10 @@ static void finish(sk_comm *c, sk_execution *e)
     if (s->dst_packed)
         sk_buffer_layout_pack(s, e->call->segs, e->call->n_segs, SK_DST, SK_UNPACK, c->base,
                               e->space[SK_DST]);
-    e->over = true;
 }
 
 /* SRC and DST of the list, with what they hold at the start. */
-static void set_up(sk_comm *c, sk_execution *e)
+static sk_status set_up(sk_comm *c, sk_execution *e)
 {
     const sk_buffer_layout *s = &e->layout;
     const sk_coll_call *call = e->call;
@@ -115,6 +120,7 @@ static void set_up(sk_comm *c, sk_execution *e)
     e->space[SK_TMP] = workspace + s->tmp;
     e->space[SK_DST] = s->dst_packed ? workspace + s->dst : dst;
     e->space[SK_SRC] = s->src_is_dst ? e->space[SK_DST] : s->src_packed ? workspace + s->src : src;
+    if (e->schedule->coll->packs) return sk_exec_streams_begin(c, e);
     if (s->src_packed)
         sk_buffer_layout_pack(s, call->segs, call->n_segs, SK_SRC, SK_PACK, c->base,
                               e->space[SK_SRC]);
@@ -122,6 +128,7 @@ static void set_up(sk_comm *c, sk_execution *e)
     if (copied && e->space[SK_DST] != src)
         sk_buffer_layout_pack(s, call->segs, call->n_segs, SK_SRC, SK_PACK, c->base,
                               e->space[SK_DST]);
+    return SK_OK;
 }
 
 static void count_rows(sk_comm *c, sk_execution *e)
@@ -173,7 +180,7 @@ static bool same_ask(const sk_coll_ask *a, const sk_coll_ask *b)
 {
     return a->kind == b->kind && a->n == b->n && a->me == b->me && a->root == b->root &&
            a->n_axes == b->n_axes && !memcmp(a->axes, b->axes, sizeof a->axes) &&
-           a->rate == b->rate && (!a->rate || a->ranks == b->ranks);
+           a->degrees == b->degrees && a->rate == b->rate && (!a->rate || a->ranks == b->ranks);
 }
 
 static const sk_compiled_schedule *schedule_for(sk_comm *c, const sk_coll *a,
@@ -257,6 +264,7 @@ sk_status sk_execute_begin(sk_comm *c, sk_group_state *m, const sk_call_state *s
     sk_coll_ask ask;
     sk_coll_ask_for(call->kind, m->group.ranks, m->group.n, m->group.me, call->root, c->host_of,
                     c->links, &ask);
+    ask.degrees = call->degrees;
     SK_TRY(check(c, a, call, &ask));
     sk_execution *e = execution_for(c, schedule_for(c, a, &ask));
     sk_assert(e->schedule->steps.ask.me == m->group.me && number == m->posted);
@@ -265,11 +273,11 @@ sk_status sk_execute_begin(sk_comm *c, sk_group_state *m, const sk_call_state *s
     e->group = m;
     e->number = number;
     e->tag = make_tag(e);
-    sk_buffer_layout_make(e->schedule, call->type, call->segs, call->n_segs, true, e->at,
-                          &e->layout);
+    sk_buffer_layout_make(e->schedule, call->type, call->segs, call->n_segs, call->rows, true,
+                          e->at, &e->layout);
     sk_status st = check_workspace(c, e);
+    if (!st) st = set_up(c, e);
     if (!st) {
-        set_up(c, e);
         if (sk_kind_rows[call->kind].counts) count_rows(c, e);
         else if (sk_kind_blocks(call->kind)) measure_parts(e);
         sk_exec_fill_outbox(c, e);

@@ -8,9 +8,11 @@
 char *sk_exec_cell(const sk_execution *e, sk_cell c)
 {
     const sk_buffer_layout *s = &e->layout;
+    bool part = sk_buffer_layout_is_part(s->kind, c.space);
     sk_assert(c.at >= 0 && c.at < e->cap_cells);
+    if (e->schedule->coll->packs) return e->space[c.space] + (part ? 0 : c.at * s->stride);
     if (c.space == SK_TMP) return e->space[SK_TMP] + c.at * s->largest;
-    if (sk_buffer_layout_is_part(s->kind, c.space)) return e->space[c.space];
+    if (part) return e->space[c.space];
     return e->space[c.space] + (s->at ? s->at[c.at] : c.at * s->largest);
 }
 

@@ -11,7 +11,6 @@
  * else: group, number of the call, and a hash of what the call is, so that calls that differ never
  * meet. */
 #include "coll/execution.h"
-#include "coll/sparse_stream.h"
 
 enum { LINE = 64 };
 enum { EMPTY, POSTED, TAKEN }; /* a note */
@@ -98,11 +97,6 @@ static int64_t least_of(const sk_execution *e, const sk_step *t, int64_t most)
 
 /* --- sending --- */
 
-static char *staging_of(const sk_execution *e, int i, int skip)
-{
-    return e->staging + (e->schedule->staging[i] + skip) * e->layout.staging_stride;
-}
-
 typedef struct load { /* what a send carries */
     const char *from;
     int64_t bytes;
@@ -122,19 +116,18 @@ static void collect(const sk_execution *e, const sk_step *t, char *to)
 static load load_of(const sk_execution *e, int i, bool here)
 {
     const sk_step *t = sk_exec_step(e, i);
-    bool packs = e->schedule->coll->packs, apart = !sk_exec_in_a_row(e, t->from, t);
-    load l = {sk_exec_cell(e, t->from), length_of(e, t, t->from), apart, packs || (apart && !here)};
-    if (!l.staged) return l;
-    if (apart) {
-        char *to = staging_of(e, i, packs ? t->n : 0);
-        collect(e, t, to);
-        l.from = to;
-        l.apart = false;
+    if (e->schedule->coll->packs) {
+        load s = {.staged = t->n > 1};
+        s.from = sk_exec_streams_out(e, i, &s.bytes);
+        return s;
     }
-    if (!packs) return l;
-    char *to = staging_of(e, i, 0);
-    l.bytes = sk_stream_pack(e->call->type, l.from, l.bytes / e->layout.size, e->layout.row, to);
+    bool apart = !sk_exec_in_a_row(e, t->from, t);
+    load l = {sk_exec_cell(e, t->from), length_of(e, t, t->from), apart, apart && !here};
+    if (!l.staged) return l;
+    char *to = sk_exec_staging(e, i, 0);
+    collect(e, t, to);
     l.from = to;
+    l.apart = false;
     return l;
 }
 
@@ -198,7 +191,7 @@ sk_status sk_exec_test_sends(sk_comm *c, sk_execution *e)
 
 /* --- receiving --- */
 
-/* Data that came: cells in a row, cells that are apart, or a stream. */
+/* Data that came: cells in a row, cells that are apart, or streams. */
 static sk_status deliver(sk_comm *c, sk_execution *e, int i, const char *from, int64_t bytes,
                          bool apart)
 {
@@ -206,14 +199,8 @@ static sk_status deliver(sk_comm *c, sk_execution *e, int i, const char *from, i
     bool sums = t->act == SK_STEP_RECV_SUM, v = sk_kind_rows[e->layout.kind].counts;
     bool part = sk_exec_may_be_short(e, t);
     int64_t want = v ? e->layout.largest : sk_buffer_layout_span(&e->layout, t->chunk, t->n);
-    if (e->schedule->coll->packs) {
-        bool at_once = !sums && sk_exec_in_a_row(e, t->into, t);
-        char *to = at_once ? sk_exec_cell(e, t->into) : staging_of(e, i, t->n);
-        sk_status st =
-            sk_stream_unpack(e->call->type, from, bytes, to, want / e->layout.size, e->layout.row);
-        if (st) return sk_comm_report(c, st);
-        from = to;
-    } else if (bytes > want || bytes < least_of(e, t, want))
+    if (e->schedule->coll->packs) return sk_exec_streams_in(c, e, i, from, bytes);
+    if (bytes > want || bytes < least_of(e, t, want))
         return wrong_bytes(c, e, sk_exec_rank(e, t->peer), bytes, want);
     if (v) sk_exec_set_length(c, e, t->into, bytes);
     if (part) sk_exec_copy(sk_exec_cell(e, t->into), from, bytes);
@@ -242,12 +229,12 @@ static char *landing(const sk_execution *e, int i, int64_t *most)
 {
     const sk_step *t = sk_exec_step(e, i);
     bool packs = e->schedule->coll->packs;
-    *most = packs ? t->n * e->layout.staging_stride
+    *most = packs ? t->n * e->layout.stride
                   : (sk_kind_rows[e->layout.kind].counts
                          ? e->layout.largest
                          : sk_buffer_layout_span(&e->layout, t->chunk, t->n));
     if (packs || t->act == SK_STEP_RECV_SUM || !sk_exec_in_a_row(e, t->into, t))
-        return staging_of(e, i, 0);
+        return sk_exec_staging(e, i, 0);
     return sk_exec_cell(e, t->into);
 }
 

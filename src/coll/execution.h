@@ -51,6 +51,10 @@ static inline const sk_step *sk_exec_step(const sk_execution *e, int i)
 {
     return &e->schedule->steps.list.v[i];
 }
+static inline char *sk_exec_staging(const sk_execution *e, int i, int skip)
+{
+    return e->staging + (e->schedule->staging[i] + skip) * e->layout.stride;
+}
 static inline int sk_exec_rank(const sk_execution *e, int member)
 {
     return e->group->group.ranks[member];
@@ -76,6 +80,18 @@ void sk_exec_apply(const sk_execution *e, const sk_step *t, const char *from, bo
 void sk_exec_copy(char *to, const char *from, int64_t bytes);
 void sk_exec_local(sk_comm *c, sk_execution *e, const sk_step *t); /* a copy, a sum or a tree */
 sk_reduce sk_exec_reduce(const sk_execution *e); /* of a step: a mean is divided in the end */
+
+/* --- execute_stream.c: cells that are streams --- */
+
+/* What the caller gives becomes streams; and what it gets, dense. */
+sk_status sk_exec_streams_begin(sk_comm *c, sk_execution *e);
+void sk_exec_streams_end(sk_comm *c, sk_execution *e);
+/* The streams of the cells of a send: where they lie in a row, and their bytes. */
+const char *sk_exec_streams_out(const sk_execution *e, int step, int64_t *bytes);
+/* Streams that came. */
+sk_status sk_exec_streams_in(sk_comm *c, sk_execution *e, int step, const char *from,
+                             int64_t bytes);
+void sk_exec_streams_local(sk_execution *e, int step); /* a copy, a sum or a tree */
 
 /* --- execute_message.c: sends and receives --- */
 

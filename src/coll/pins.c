@@ -62,8 +62,8 @@ static sk_status twice(const char *key, const char *what)
 }
 
 /* "all-reduce/dp" of the entry, and its algorithm. */
-static sk_status add(const char *key, const char *of, int pin, const char *const *axes, int n_axes,
-                     sk_pins *out)
+static sk_status add(const char *key, const char *of, int pin, uint64_t degrees,
+                     const char *const *axes, int n_axes, sk_pins *out)
 {
     char name[WORD], axis_name[WORD];
     size_t n = strcspn(of, "/");
@@ -74,6 +74,7 @@ static sk_status add(const char *key, const char *of, int pin, const char *const
         if (out->kind[kind].said) return twice(key, of);
         out->kind[kind].said = true;
         out->kind[kind].pin = pin;
+        out->kind[kind].degrees = degrees;
         return SK_OK;
     }
     take(of + n + 1, strlen(of + n + 1), axis_name);
@@ -81,6 +82,7 @@ static sk_status add(const char *key, const char *of, int pin, const char *const
     if (out->kind[kind].axis_said[axis]) return twice(key, of);
     out->kind[kind].axis_said[axis] = true;
     out->kind[kind].axis[axis] = pin;
+    out->kind[kind].axis_degrees[axis] = degrees;
     return SK_OK;
 }
 
@@ -94,17 +96,19 @@ sk_status sk_pins_read(const char *key, const char *text, const char *const *axe
         char of[WORD], name[WORD];
         size_t n = strcspn(at, ","), colon = strcspn(at, ":");
         bool every = colon >= n;
+        uint64_t degrees;
         int pin;
+        if (take(at, colon, of)) every |= sk_coll_find(of) >= 0; /* its degrees follow */
         if (!take(at, every ? 0 : colon, of) ||
             !take(every ? at : at + colon + 1, every ? n : n - colon - 1, name) || !*name)
             return sk_fail(SK_EUSAGE,
                            "%s is \"%.100s\"; ALGORITHM, or entries \"KIND: ALGORITHM\" or "
                            "\"KIND/AXIS: ALGORITHM\" with commas between them are needed",
                            key, text);
-        SK_TRY(sk_pin_find(key, name, &pin));
-        if (!every) SK_TRY(add(key, of, pin, axes, n_axes, out));
+        SK_TRY(sk_pin_find(key, name, &pin, &degrees));
+        if (!every) SK_TRY(add(key, of, pin, degrees, axes, n_axes, out));
         else if (all) return twice(key, "all collectives");
-        else out->all = pin, all = true;
+        else out->all = pin, out->all_degrees = degrees, all = true;
         at += n + (at[n] == ',');
     }
     return SK_OK;
@@ -114,6 +118,12 @@ int sk_pins_of(const sk_pins *p, sk_coll_kind kind, int axis)
 {
     if (axis >= 0 && p->kind[kind].axis_said[axis]) return p->kind[kind].axis[axis];
     return p->kind[kind].said ? p->kind[kind].pin : p->all;
+}
+
+uint64_t sk_pins_degrees(const sk_pins *p, sk_coll_kind kind, int axis)
+{
+    if (axis >= 0 && p->kind[kind].axis_said[axis]) return p->kind[kind].axis_degrees[axis];
+    return p->kind[kind].said ? p->kind[kind].degrees : p->all_degrees;
 }
 
 bool sk_pins_any(const sk_pins *p)
@@ -130,7 +140,9 @@ uint64_t sk_pins_hash(uint64_t h, const sk_pins *p)
     for (int k = 0; k < SK_N_COLLS; k++)
         for (int a = -1; a < SK_PIN_AXES; a++) {
             int pin = sk_pins_of(p, (sk_coll_kind)k, a);
+            uint64_t degrees = sk_pins_degrees(p, (sk_coll_kind)k, a);
             h = sk_hash(h, &pin, sizeof pin);
+            if (degrees) h = sk_hash(h, &degrees, sizeof degrees);
         }
     return h;
 }

@@ -314,7 +314,8 @@ static sk_status check_end(const sk_proof_walk *w, const sk_proof_member *m)
             return sk_proof_wrong(
                 w, m, NULL, "DST %d ends with contributions %llx to chunk %d, not %llx to chunk %d",
                 at, (unsigned long long)is.set, is.chunk, (unsigned long long)want.set, want.chunk);
-        bool ordered = sk_kind_sums(w->kind) && w->coll->order == SK_ORDER_TREE;
+        bool ordered =
+            sk_kind_sums(w->kind) && sk_coll_order(w->coll, &m->list->ask) == SK_ORDER_TREE;
         if (ordered && is.shape != tree)
             return sk_proof_wrong(w, m, NULL, "DST %d is not summed in the order of the tree", at);
     }

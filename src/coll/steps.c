@@ -1,6 +1,8 @@
 /* steps.c - writing step lists, and asking algorithms for them. */
 #include "coll/execute.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 int sk_coll_find(const char *name)
@@ -25,7 +27,55 @@ static bool sound(const sk_coll_ask *a)
 
 bool sk_coll_can(const sk_coll *c, const sk_coll_ask *a)
 {
-    return (c->kinds >> a->kind & 1) && sound(a) && (a->n == 1 || !c->can || c->can(a));
+    return (c->kinds >> a->kind & 1) && sound(a) && (c->degrees || !a->degrees) &&
+           (a->n == 1 || !c->can || c->can(a));
+}
+
+sk_order sk_coll_order(const sk_coll *c, const sk_coll_ask *a)
+{
+    return c->tree && c->tree(a) ? SK_ORDER_TREE : c->order;
+}
+
+/* --- degrees --- */
+
+int64_t sk_degrees_product(uint64_t degrees)
+{
+    int64_t product = 1;
+    for (int i = 0; sk_degree(degrees, i) && product <= INT32_MAX; i++)
+        product *= sk_degree(degrees, i);
+    return product;
+}
+
+const char *sk_degrees_print(uint64_t degrees, char to[SK_DEGREES_TEXT])
+{
+    int used = 0;
+    to[0] = 0;
+    for (int i = 0; sk_degree(degrees, i); i++)
+        used += snprintf(to + used, (size_t)(SK_DEGREES_TEXT - used), "%c%d", i ? 'x' : ':',
+                         sk_degree(degrees, i));
+    return to;
+}
+
+bool sk_degrees_read(const char *text, uint64_t *degrees)
+{
+    *degrees = 0;
+    for (int i = 0; i < SK_COLL_DEGREES; i++) {
+        int d = 0;
+        for (; *text >= '0' && *text <= '9' && d <= SK_MOST_DEGREE; text++)
+            d = 10 * d + (*text - '0');
+        if (d < 2 || d > SK_MOST_DEGREE) return false;
+        *degrees |= (uint64_t)d << 8 * i;
+        if (!*text) return true;
+        if (*text++ != 'x') return false;
+    }
+    return false;
+}
+
+bool sk_degrees_tree(uint64_t degrees, int n)
+{
+    for (int i = 0; sk_degree(degrees, i + 1); i++)
+        if (!sk_power_of_two(sk_degree(degrees, i))) return false;
+    return degrees && sk_degrees_product(degrees) == n;
 }
 
 sk_coll_cost sk_coll_price(const sk_coll *c, const sk_coll_ask *a)
@@ -150,3 +200,14 @@ void sk_steps_tree(sk_steps *s, sk_cell into, sk_cell from, int k, sk_cell own_i
     step->k = k;
     step->own = own;
 }
+
+double sk_stream_share(const sk_coll_ask *a, int m)
+{
+    return a->fill > 0 ? fmin(1, a->wide * (1 - pow(1 - fmin(a->fill, 1), m))) : 1;
+}
+
+/* Measured on one core of a loaded machine, rows of one f32, by 0.1 ns a byte (the preset's gamma):
+ * 2, 7 and 12 streams took 5, 11.5 and 16.7 ns a byte, packing 0.46 and unpacking 0.08. */
+double sk_stream_adding(const sk_coll_ask *a, int d) { return a->fill > 0 ? 30 + 11 * d : 1; }
+
+double sk_stream_packing(const sk_coll_ask *a) { return a->fill > 0 ? 5.4 : 0; }

@@ -1,5 +1,6 @@
 /* comm.c - one rank's end: opened, closed, and its progress. */
 #include "comm/endpoint.h"
+#include "comm/quorum_block.h"
 #include "base/hash.h"
 
 #include <unistd.h>
@@ -68,6 +69,7 @@ sk_status sk_comm_open(sk_heaps *h, const sk_comm_opts *o, sk_comm **out)
     c->groups = sk_many(&c->arena, sk_group_state, n_groups);
     c->peers = sk_many(&c->arena, const void *, n);
     c->shown = sk_many(&c->arena, const char *, n);
+    c->seen = sk_many(&c->arena, sk_seen_rank, n);
     c->team = o->team;
     c->wire = o->wire;
     c->host_of = o->host_of;

@@ -1,5 +1,6 @@
 /* control_block.c - the control block: made, mapped by others, looked at from outside. */
 #include "comm/heap.h"
+#include "comm/quorum_block.h"
 #include "base/clock.h"
 
 #include <dirent.h>
@@ -28,7 +29,9 @@ static sk_control_block_head shape(int n_ranks, size_t extra_bytes)
     size_t ranks = round_up(word + sizeof(sk_abort_word), SK_FLAG_BYTES);
     size_t slots = round_up(ranks + n * sizeof(struct sk_rank_block), 4096);
     size_t pairs = slots + n * SK_COMM_GROUPS * sizeof(sk_group_slot);
-    size_t extra = round_up(pairs + n * n * sizeof(sk_channel), 4096);
+    size_t quorum = round_up(pairs + n * n * sizeof(sk_channel), 4096);
+    size_t quorum_bytes = sizeof(sk_quorum_block) + n * sizeof(sk_quorum_rank);
+    size_t extra = round_up(quorum + quorum_bytes, 4096);
     return (sk_control_block_head){.magic = NAME,
                                    .version = SK_CONTROL_BLOCK_VERSION,
                                    .n_ranks = n_ranks,
@@ -36,6 +39,7 @@ static sk_control_block_head shape(int n_ranks, size_t extra_bytes)
                                    .ranks_at = (int64_t)ranks,
                                    .slots_at = (int64_t)slots,
                                    .pairs_at = (int64_t)pairs,
+                                   .quorum_at = (int64_t)quorum,
                                    .extra_at = (int64_t)extra,
                                    .extra_bytes = (int64_t)extra_bytes,
                                    .rank_bytes = sizeof(struct sk_rank_block),
@@ -56,6 +60,7 @@ static sk_status map_block(sk_heaps *h, const sk_control_block_head *s, bool wri
     h->ranks = (struct sk_rank_block *)(void *)(p + s->ranks_at);
     h->slots = (sk_group_slot *)(void *)(p + s->slots_at);
     h->channels = (sk_channel *)(void *)(p + s->pairs_at);
+    h->quorum = (sk_quorum_block *)(void *)(p + s->quorum_at);
     h->extra = p + s->extra_at;
     return SK_OK;
 }

@@ -47,6 +47,7 @@ struct sk_comm {
     const sk_comm_client *client;       /* NULL: no collective so far */
     struct sk_collectives *collectives; /* coll/: its state */
     int in_flight;                      /* calls that need client->progress() */
+    struct sk_seen_rank *seen;          /* quorum.c: by rank */
 };
 
 /* --- wait.c --- */

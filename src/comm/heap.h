@@ -5,25 +5,27 @@
  * bytes of its own (x86 fetches lines in pairs).  A count of k says that the
  * first k things happened; it is stored after what it announces.
  *
- *     head | word | state, bell of each rank | slot[rank][group] | channel[from][to] | extra
+ *     head | word | state, bell of each rank | slot[rank][group] | channel[from][to] | quorum |
+ * extra
  *
  * The area is a sparse memfd (comm/control_block.h).  Head, word, lines and extra are
- * reserved when it is made; slots and pairs that are never used are never touched
- * and cost no memory.  All of it exists for every rank of the world, heaps only
+ * reserved when it is made; slots, pairs and the quorum (quorum.h) are never touched where they
+ * are not used, and cost no memory then.  All of it exists for every rank of the world, heaps only
  * for the ranks of this host. */
 #ifndef SK_COMM_HEAP_H
 #define SK_COMM_HEAP_H
 
 #include "comm/control_block.h"
 
-enum { SK_FLAG_BYTES = 128, SK_CONTROL_BLOCK_VERSION = 2 };
+enum { SK_FLAG_BYTES = 128, SK_CONTROL_BLOCK_VERSION = 3 };
 
 /* First in the area, so that a program that did not make it can tell whether it understands it. */
 typedef struct sk_control_block_head {
     char magic[16]; /* "skein-board" */
     int32_t version, n_ranks;
-    int64_t word_at, ranks_at, slots_at, pairs_at, extra_at, extra_bytes; /* where the parts lie */
-    int64_t rank_bytes, slot_bytes, pair_bytes;                           /* of one */
+    int64_t word_at, ranks_at, slots_at, pairs_at, quorum_at, extra_at,
+        extra_bytes;                            /* of the parts */
+    int64_t rank_bytes, slot_bytes, pair_bytes; /* of one */
     int64_t pid;
     double started; /* seconds since 1970 */
     char label[SK_LABEL];
@@ -113,6 +115,7 @@ struct sk_heaps {
     } * ranks;
     sk_group_slot *slots;
     sk_channel *channels;
+    struct sk_quorum_block *quorum;
     void *extra;
 };
 

@@ -59,7 +59,12 @@
  *     .sends = 1 + M, .sent_as = "sign", .n_first = 1, .first_steps = 1 + WARMUP,
  *     .pass = {all_of_it, term, step},
  *     term:  m[i] = p->share * (b1 * m[i] + (1 - b1) * grad[i] * scale)      share: 1 / ranks
- *     step:  m[i] = p->state[2][i], ... */
+ *     step:  m[i] = p->state[2][i], ...
+ *
+ * Passes from the second on of such a step may have sums of their own (1-bit LAMB).  Where steps of
+ * three kinds alternate (0/1 Adam), `step_kind` says which a step is, by its number alone: one with
+ * the gradient of all ranks, one in which ranks send, or one in which each rank goes on with its
+ * own gradient and nothing is sent; from pass n_first + n_sent on passes are of the last kind. */
 #ifndef SK_KERNEL_OPTIM_H
 #define SK_KERNEL_OPTIM_H
 
@@ -71,7 +76,8 @@
 extern "C" {
 #endif
 
-enum { SK_MAX_STATE = 4, SK_MAX_SUM = 4, SK_MAX_KNOB = 8, SK_MAX_PASS = 3, SK_MAX_SCALAR = 4 };
+enum { SK_MAX_STATE = 5, SK_MAX_SUM = 4, SK_MAX_KNOB = 12, SK_MAX_PASS = 5, SK_MAX_SCALAR = 4 };
+enum { SK_ROUNDED_STATES = 4 };   /* states kept in bf16 at most: random bits go by it */
 enum { SK_MAX_MATRIX_STATE = 8 }; /* states of whole matrices */
 
 typedef struct sk_piece {
@@ -86,9 +92,14 @@ typedef struct sk_piece {
     int delay;                 /* updates since the weights that this gradient is of; usually 0 */
     double norm;               /* of all gradients of the mean loss, before clipping */
     double sum[SK_MAX_SUM];    /* totals of the pass before; returned by this pass */
+    int64_t elements;          /* of the parameter, wherever they are */
+    int pass;                  /* which of sk_optim.pass: for settle */
     float *scalar;             /* sk_optim.scalars of the parameter; only settle writes them */
     float share;               /* with sk_optim.sends: 1 / the ranks that send */
 } sk_piece;
+
+/* Kinds of steps of an optimizer whose ranks send a state. */
+enum { SK_STEP_DENSE, SK_STEP_SENT, SK_STEP_LOCAL, SK_STEP_KINDS };
 
 /* What the engine does with a knob beside handing its value on. */
 typedef enum sk_knob_role {
@@ -196,6 +207,10 @@ typedef struct sk_optim {
      * on every rank that has a shard, so the same numbers.  It sees no elements. */
     const char *scalars[SK_MAX_SCALAR + 1];
     void (*settle)(sk_piece *p);
+    unsigned settles; /* 0, or bits: the passes in front of which settle is called instead */
+    unsigned maxima;  /* bits: totals that are the largest of all elements, and 0 at least, instead
+                         of a sum */
+    unsigned silent;  /* bits: passes that leave no totals; the last of a step never does */
     /* NULL, or: for matrices only.  Returns the number of the result. */
     int (*matrix)(sk_matrix *w);
     bool factors; /* with matrix: the backward pass leaves Kronecker factors of the matrices */
@@ -218,6 +233,13 @@ typedef struct sk_optim {
      * many passes make the steps before that; 1 + the knob that says how many steps these are. */
     int sends, n_first, first_steps;
     const char *sent_as;
+    /* NULL, or instead of first_steps: the kind of a step, SK_STEP_DENSE .., counted from 1 on; the
+     * first is dense.  kind_shares: which part of all steps, in the long run, each kind is. n_sent:
+     * how many passes a step has in which ranks send.  These come from whole numbers among the
+     * knobs, and groups must agree in them. */
+    int (*step_kind)(const double *knob, int64_t step);
+    void (*kind_shares)(const double *knob, double share[SK_STEP_KINDS]);
+    int n_sent;
     unsigned positive;   /* bits: states that are never negative, as second moments */
     sk_dtype state_type; /* that state is kept in unless optim.state says otherwise; SK_F32 */
 } sk_optim;
@@ -233,6 +255,26 @@ bool sk_state_type_find(const char *name, sk_dtype *out);
 static inline int sk_optim_arrays(const sk_optim *o)
 {
     return o->n_state + (o->matrix || o->sends);
+}
+
+/* The kind of the steps in which a pass runs; is it the last of such a step; does it leave totals;
+ * is settle called in front of it? */
+static inline int sk_optim_kind(const sk_optim *o, int pass)
+{
+    if (!o->sends || pass < o->n_first) return SK_STEP_DENSE;
+    return o->n_sent && pass >= o->n_first + o->n_sent ? SK_STEP_LOCAL : SK_STEP_SENT;
+}
+static inline bool sk_optim_last(const sk_optim *o, int pass)
+{
+    return !o->pass[pass + 1] || sk_optim_kind(o, pass) != sk_optim_kind(o, pass + 1);
+}
+static inline bool sk_optim_totals(const sk_optim *o, int pass)
+{
+    return o->n_sums && !sk_optim_last(o, pass) && !(o->silent >> pass & 1);
+}
+static inline bool sk_optim_settles(const sk_optim *o, int pass)
+{
+    return o->settle && (o->settles ? o->settles >> pass & 1 : pass == 1);
 }
 
 static inline int sk_optim_scalars(const sk_optim *o)

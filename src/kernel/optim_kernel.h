@@ -74,8 +74,11 @@ typedef struct sk_update {
     bool owner;             /* sums of this shard count */
     const void *before;     /* sums of the pass before, [SK_MAX_SUM] of double; or NULL */
     void *after;            /* where sums of this pass go; or NULL.  Ordered: of sk_fixed, both */
-    uint64_t name; /* hash of the tensor's name, for the random bits of stochastic rounding */
-    sk_view shape; /* of the shard; data means nothing */
+    const double *before_most; /* maxima (sk_optim.maxima) of both, at their places; or NULL */
+    double *after_most;
+    int64_t elements; /* as in sk_piece */
+    uint64_t name;    /* hash of the tensor's name, for the random bits of stochastic rounding */
+    sk_view shape;    /* of the shard; data means nothing */
 } sk_update;
 
 /* One pass over several shards at once. */
@@ -92,6 +95,7 @@ typedef struct sk_update_job {
     uint64_t seed;           /* of stochastic rounding */
     int64_t warmup;          /* as in sk_piece */
     float share;             /* as in sk_piece */
+    unsigned maxima;         /* as in sk_optim */
     int phases;              /* of a step: passes act in the last, perturb in those before */
     const sk_step_scalars *pulse;
 } sk_update_job;

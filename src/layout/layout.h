@@ -60,15 +60,23 @@ typedef enum sk_offload_kind {
 extern const char *const sk_placement_names[SK_N_PLACEMENTS],
     *const sk_offload_kind_names[SK_N_OFFLOAD_KINDS];
 
+/* The first step whose learning rate is below that of the step before: train/setup.c knows it. */
+enum { SK_SYNC_AT_DECAY = -1 };
+
 /* How replicas along an axis synchronise (program/sync.h), as "diloco:50:lr=0.7". */
 typedef struct sk_axis_sync {
     char name[SK_SYNC_NAME]; /* of a part of parts/sync; empty: gradients are summed every step */
     int every;               /* steps from one synchronisation to the next */
-    int64_t from;            /* steps that are synchronous before that */
+    int64_t from;            /* steps that are synchronous before that; or SK_SYNC_AT_DECAY */
     double knob[SK_MAX_SYNC_KNOB]; /* in the order of the part's */
     char codec[SK_CODEC_NAME];     /* of what replicas send; empty: f32 */
     bool feedback;                 /* error feedback of that codec */
+    /* The name is empty, and all ranks have the same weights or learn them from each other: */
+    int backup; /* a step commits without the last so many gradients */
+    int stale;  /* 1 + how many steps a rank may be ahead of the slowest; SK_ANY_STALENESS; 0: none
+                 */
 } sk_axis_sync;
+enum { SK_ANY_STALENESS = -1 };
 
 typedef struct sk_layout {
     sk_mesh mesh;
@@ -106,6 +114,7 @@ typedef struct sk_layout {
     char grads_as[SK_CODEC_NAME];   /* codec of gradients that are reduced over the shard axis,
                                         or over the first that splits the batch */
     bool feedback;                  /* error feedback of that codec */
+    bool union_sums;                /* and every rank has the sum of all that ranks sent */
     int copy; /* ranks side by side along the shard axis that keep a second copy of gathered weights
                  for the rest of a step, split over them; 0: none */
     sk_axis_sync sync[SK_MAX_AXES]; /* by axis: the replicas along it have weights of their own */
@@ -113,6 +122,7 @@ typedef struct sk_layout {
      * state of the optimizer: the compiler writes it (program/sent_state.c), no text says it */
     int own_grads;
     int64_t own_grads_from;
+    bool own_weights; /* from one sending to the next each of them has weights of its own, too */
     bool adasum[SK_MAX_AXES]; /* by axis, one at most: gradients along it are joined by Adasum */
     int own[SK_MOST_WORDS];   /* of words without a member above: sk_word_value() */
 } sk_layout;
@@ -161,6 +171,16 @@ bool sk_layout_alike(const sk_layout *l);
 bool sk_layout_any_local(const sk_layout *l);
 int sk_layout_replicas(const sk_layout *l);
 int sk_layout_replica_of(const sk_layout *l, const int *coord);
+
+/* The axis of more than one rank along which time decides what a step is made of: whose gradients
+ * it commits (sync=backup:B), or the order of updates (sync=ssp:S); -1: there is none. */
+int sk_layout_backup(const sk_layout *l);
+int sk_layout_stale(const sk_layout *l);
+static inline int sk_timed_axis(const sk_layout *l) /* either of them */
+{
+    return sk_layout_backup(l) >= 0 ? sk_layout_backup(l) : sk_layout_stale(l);
+}
+static inline bool sk_layout_timed(const sk_layout *l) { return sk_timed_axis(l) >= 0; }
 
 /* Is the letter marked '^': some operand is gathered along it while others are split? */
 bool sk_node_gathers(const sk_node *n, char letter);

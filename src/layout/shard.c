@@ -61,7 +61,7 @@ int64_t sk_layout_local_from(const sk_layout *l, int axis)
     return l->own_grads == 1 + axis ? l->own_grads_from : l->sync[axis].from;
 }
 
-bool sk_layout_alike(const sk_layout *l) { return l->own_grads > 0; }
+bool sk_layout_alike(const sk_layout *l) { return l->own_grads > 0 && !l->own_weights; }
 
 int sk_layout_replicas(const sk_layout *l)
 {
@@ -74,6 +74,20 @@ int sk_layout_adasum(const sk_layout *l)
 {
     for (int a = 0; a < l->mesh.n; a++)
         if (l->adasum[a] && l->mesh.size[a] > 1) return a;
+    return -1;
+}
+
+int sk_layout_backup(const sk_layout *l)
+{
+    for (int a = 0; a < l->mesh.n; a++)
+        if (l->sync[a].backup && l->mesh.size[a] > 1) return a;
+    return -1;
+}
+
+int sk_layout_stale(const sk_layout *l)
+{
+    for (int a = 0; a < l->mesh.n; a++)
+        if (l->sync[a].stale && l->mesh.size[a] > 1) return a;
     return -1;
 }
 

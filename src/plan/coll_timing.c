@@ -89,6 +89,7 @@ static int64_t most_workspace(const sk_coll_spec *s, const sk_seg *seg, const in
         for (int me = 0; me < s->n_ranks; me++) {
             sk_coll_ask ask;
             sk_coll_ask_for(s->kind, ranks, s->n_ranks, me, root, host_of, NULL, &ask);
+            ask.degrees = s->degrees;
             int64_t bytes = sk_coll_workspace(sk_coll_parts[s->algorithm], &ask, s->type, seg, 1);
             if (bytes > most) most = bytes;
         }
@@ -204,6 +205,7 @@ static void lay_calls(timer *t, int64_t id)
                                .type = s->type,
                                .n_segs = 1,
                                .algorithm = s->algorithm,
+                               .degrees = s->degrees,
                                .root = r,
                                .workspace = t->at.workspace,
                                .workspace_bytes = t->at.workspace_bytes,

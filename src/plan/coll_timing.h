@@ -33,12 +33,13 @@ typedef struct sk_coll_spec {
     int64_t bytes; /* the whole vector of one rank: buffer of an all-reduce or broadcast, input of a
                       reduce-scatter or all-to-all, output of an all-gather */
     int n_ranks;
-    int algorithm;  /* index in sk_coll_parts; -1: directly in the heaps */
-    bool in_place;  /* where coll/algorithm.h allows it: all-reduce, broadcast, reduce-scatter,
-                       all-gather */
-    bool fresh;     /* see above */
-    bool starts;    /* time START, too */
-    double seconds; /* for the samples; 0: 0.2 */
+    int algorithm;    /* index in sk_coll_parts; -1: directly in the heaps */
+    uint64_t degrees; /* of its rounds; 0: the usual ones */
+    bool in_place;    /* where coll/algorithm.h allows it: all-reduce, broadcast, reduce-scatter,
+                         all-gather */
+    bool fresh;       /* see above */
+    bool starts;      /* time START, too */
+    double seconds;   /* for the samples; 0: 0.2 */
 } sk_coll_spec;
 
 typedef struct sk_coll_timing {

@@ -7,7 +7,7 @@
 static int64_t operands(const sk_program *p, const sk_inst *in)
 {
     int64_t sum = 0;
-    for (int i = 0; i < SK_MAX_IN && in->in[i] >= 0; i++) sum += p->bufs.v[in->in[i]].bytes;
+    for (int i = 0; i < SK_MAX_OPERANDS && in->in[i] >= 0; i++) sum += p->bufs.v[in->in[i]].bytes;
     for (int i = 0; i < SK_MAX_OUT && in->out[i] >= 0; i++) sum += p->bufs.v[in->out[i]].bytes;
     return sum;
 }

@@ -62,7 +62,9 @@ void sk_price_program(const sk_program *p, sk_price_rank *out)
         out->flops += in->flops * sk_inst_share(in) * p->phases;
         out->wire += wire;
         int group = in->call >= 0 ? p->calls.v[in->call].group : -1;
-        if (group < 0) out->wire_sends += wire;
+        if (group < 0 && sk_layout_timed(&p->layout))
+            out->wire_axis[sk_timed_axis(&p->layout)] += wire;
+        else if (group < 0) out->wire_sends += wire;
         else if (group == p->world) out->wire_world += wire;
         else if (p->near && group == p->near) out->wire_near += wire;
         else out->wire_axis[sk_group_axis(p, group)] += wire;

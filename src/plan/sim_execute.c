@@ -98,6 +98,8 @@ static sk_coll_ask ask_of(const sk_sim_group *c, const sk_call_plan *plan)
     sk_coll_ask ask = {.kind = plan->kind, .n = c->reach.n, .root = plan->root};
     if (c->links) ask.rate = c->links->rate, ask.ranks = c->ranks, ask.all = c->links->n;
     ask.any_order = c->any_order;
+    ask.degrees = plan->degrees;
+    sk_call_fill(plan, &ask);
     if (c->reach.hosts < 2 || c->reach.n != c->reach.hosts * c->reach.most) return ask;
     ask.n_axes = 2;
     ask.axes[0] = c->reach.hosts;
@@ -269,6 +271,8 @@ static bool step(sk_sim *k, sk_sim_rank *w)
         w->out->times[2 * w->pc + 1] = w->now;
     }
     w->out->wire += sk_inst_average(in, in->wire);
+    if (sk_layout_timed(&w->p->layout) && in->call < 0)
+        k->out->wire_axis[sk_timed_axis(&w->p->layout)] += in->wire * w->out->ranks;
     w->pc++;
     return true;
 }

@@ -170,7 +170,7 @@ static void rebind_all(sums *x)
     rebind_parts(x);
     for (int pc = 0; pc < x->p->insts.n; pc++) {
         sk_inst *in = &x->p->insts.v[pc];
-        for (int i = 0; i < SK_MAX_IN; i++) rebind(x, &in->in[i]);
+        for (int i = 0; i < SK_MAX_OPERANDS; i++) rebind(x, &in->in[i]);
         for (int o = 0; o < SK_MAX_OUT; o++) rebind(x, &in->out[o]);
         if (in->act == SK_DO_ENCODE) name_code(x, in->out[0], in->in[0], in->codec);
     }

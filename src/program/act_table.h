@@ -29,6 +29,15 @@ SK_ACT(SENT, .name = "sent", .moves = true, .print = print_sent)
 /* out[0] = {squared gradients, sums of the graph, reduction blocks of the loss}, as this rank has
  * them; out[1]: squared gradients as an exact number, in deterministic order */
 SK_ACT(STATS, .name = "stats", .operands = stats_operands, .bytes = stats_bytes)
+/* sync=backup: with the gradients of this rank the step may be complete; then the sums of the graph
+ * and the gradients of all parameters are those of the ranks that came first.  A rank that comes
+ * later ends the step here */
+SK_ACT(COMMIT, .name = "commit", .operands = commit_operands, .bytes = commit_bytes,
+       .print = print_commit)
+/* sync=ssp: weights and state of the optimizer are the newest that some rank has */
+SK_ACT(PULL, .name = "pull", .operands = pull_operands, .bytes = pull_bytes, .print = print_newest)
+/* the same, and nobody else changes them up to the end of the step: this rank updates them */
+SK_ACT(PUSH, .name = "push", .operands = pull_operands, .bytes = pull_bytes, .print = print_newest)
 /* from in[0], in[1]: loss, norm, and the factor for gradients; in[2]: what SUMSQ added up, or -1.
  * With replicas these are of one replica, and in[3], in[4] those of all, for loss and norm */
 SK_ACT(CLIP, .name = "clip", .print = print_clip)

@@ -8,7 +8,7 @@
 
 static void visit_in(const sk_inst *in, unsigned how, sk_visit *visit, void *ctx)
 {
-    for (int i = 0; i < SK_MAX_IN; i++)
+    for (int i = 0; i < SK_MAX_OPERANDS; i++)
         if (in->in[i] >= 0) visit(ctx, (int *)&in->in[i], how);
 }
 
@@ -88,8 +88,9 @@ static void update_operands(const sk_program *p, const sk_inst *in, sk_visit *vi
     if (in->in[1] >= 0) visit(ctx, (int *)&in->in[1], SK_READS);
     const sk_param_plan *q = &p->params.v[in->param];
     int step = sk_param_more(q) ? 2 + q->n_state : -1;
-    for (int i = 2; i < SK_MAX_IN; i++) {
-        unsigned use = i == step ? (last ? SK_READS : SK_WRITES) : SK_READS | SK_WRITES | hold;
+    for (int i = 2; i < SK_MAX_OPERANDS; i++) {
+        bool reads = last || !sk_param_matrix_update(q);
+        unsigned use = i == step ? (reads ? SK_READS : SK_WRITES) : SK_READS | SK_WRITES | hold;
         if (in->in[i] >= 0) visit(ctx, (int *)&in->in[i], use);
     }
     unsigned how = !master ? SK_READS | SK_WRITES : last ? SK_WRITES : 0;
@@ -120,6 +121,27 @@ static void stats_operands(const sk_program *p, const sk_inst *in, sk_visit *vis
         visit(ctx, &p->params.v[i].grad_shard, SK_READS | SK_BESIDE);
 }
 
+static void pull_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
+{
+    (void)in;
+    for (int i = 0; i < p->params.n; i++) {
+        sk_param_plan *q = &p->params.v[i];
+        visit(ctx, &q->shard, SK_WRITES);
+        if (q->master >= 0) visit(ctx, &q->master, SK_WRITES);
+        for (int s = 0; s < q->n_state; s++) visit(ctx, &q->state[s], SK_WRITES);
+    }
+}
+
+static void commit_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
+{
+    (void)in;
+    for (int w = 0; w < SK_N_SUMS; w++)
+        for (int i = 0; sk_sum_made(p, w, true) && i < p->sums[w].n; i++)
+            visit(ctx, &p->sums[w].buf[i], SK_READS | SK_BESIDE);
+    for (int i = 0; i < p->params.n; i++)
+        visit(ctx, &p->params.v[i].grad_shard, SK_READS | SK_WRITES);
+}
+
 void sk_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
 {
     const sk_act_row *row = sk_act_row_of(in);
@@ -135,8 +157,8 @@ static int64_t bytes_of(const sk_program *p, int buf) { return buf < 0 ? 0 : p->
 static int64_t op_bytes(const sk_program *p, const sk_inst *in)
 {
     int64_t sum = 0;
-    for (int i = 0; i < SK_MAX_IN + SK_MAX_OUT; i++) {
-        int buf = i < SK_MAX_IN ? in->in[i] : in->out[i - SK_MAX_IN];
+    for (int i = 0; i < SK_MAX_OPERANDS + SK_MAX_OUT; i++) {
+        int buf = i < SK_MAX_OPERANDS ? in->in[i] : in->out[i - SK_MAX_OPERANDS];
         if (buf < 0) continue;
         const sk_buffer *b = &p->bufs.v[buf];
         double most = in->flops * (double)sk_dtype_size(b->type);
@@ -174,6 +196,23 @@ static int64_t stats_bytes(const sk_program *p, const sk_inst *in)
     for (int i = 0; in->training && !p->layout.home[SK_GRAD] && i < p->params.n; i++)
         sum += bytes_of(p, p->params.v[i].grad_shard);
     return sum;
+}
+
+/* A member reads its share of the gradient of every member and writes the sum, then reads the
+ * shares of the others and writes them. */
+static int64_t commit_bytes(const sk_program *p, const sk_inst *in)
+{
+    int64_t sum = 0;
+    (void)in;
+    for (int i = 0; i < p->params.n; i++) sum += bytes_of(p, p->params.v[i].grad_shard);
+    return 3 * sum;
+}
+
+/* Read there and written here. */
+static int64_t pull_bytes(const sk_program *p, const sk_inst *in)
+{
+    (void)p;
+    return 2 * in->wire;
 }
 
 typedef struct counter {
@@ -225,7 +264,7 @@ static void print_op(sk_out *o, const sk_program *p, const sk_inst *in)
 {
     sk_print_operands(o, p, in->out, SK_MAX_OUT);
     sk_out_add(o, in->add ? " += %s(" : " = %s(", in->node->op->name);
-    sk_print_operands(o, p, in->in, SK_MAX_IN);
+    sk_print_operands(o, p, in->in, SK_MAX_OPERANDS);
     sk_out_add(o, ") \"%s\"", in->node->dims);
 }
 
@@ -250,7 +289,10 @@ static void print_call(sk_out *o, const sk_program *p, const sk_inst *in)
     if (c->n_segs > 1) sk_out_add(o, " (%d tensors)", c->n_segs);
     sk_out_add(o, ", %" PRId64 " x %s", c->elements, sk_dtype_name(c->type));
     if (c->common) sk_out_add(o, " in one memory");
-    if (c->algorithm >= 0) sk_out_add(o, " by %s", sk_algorithm_name(c->algorithm));
+    char degrees[SK_DEGREES_TEXT];
+    if (c->algorithm >= 0)
+        sk_out_add(o, " by %s%s", sk_algorithm_name(c->algorithm),
+                   sk_degrees_print(c->degrees, degrees));
 }
 
 static void print_send(sk_out *o, const sk_program *p, const sk_inst *in)
@@ -287,10 +329,28 @@ static void print_update(sk_out *o, const sk_program *p, const sk_inst *in)
     if (p->n_updates > 1) sk_out_add(o, ", %d late", in->delay);
 }
 
+static void print_commit(sk_out *o, const sk_program *p, const sk_inst *in)
+{
+    int a = sk_layout_backup(&p->layout), n = a < 0 ? p->n_ranks : p->layout.mesh.size[a];
+    (void)in;
+    sk_out_add(o, "the first %d of %d gradients along %s", a < 0 ? n : n - p->layout.sync[a].backup,
+               n, a < 0 ? "" : p->layout.mesh.name[a]);
+}
+
+static void print_newest(sk_out *o, const sk_program *p, const sk_inst *in)
+{
+    int a = sk_layout_stale(&p->layout);
+    (void)in;
+    sk_out_add(o, "the newest weights along %s", a < 0 ? "" : p->layout.mesh.name[a]);
+    if (a >= 0 && p->layout.sync[a].stale != SK_ANY_STALENESS)
+        sk_out_add(o, ", at most %d step%s ahead", p->layout.sync[a].stale - 1,
+                   sk_plural(p->layout.sync[a].stale - 1));
+}
+
 /* Operands may be missing in between. */
 static void print_clip(sk_out *o, const sk_program *p, const sk_inst *in)
 {
-    for (int i = 0, n = 0; i < SK_MAX_IN; i++) {
+    for (int i = 0, n = 0; i < SK_MAX_OPERANDS; i++) {
         if (in->in[i] < 0) continue;
         sk_out_add(o, n++ ? ", " : " <- ");
         shape(o, p, in->in[i]);

@@ -60,4 +60,9 @@ sk_placement sk_inst_memory(const sk_program *p, const sk_inst *in);
 /* "name[2,3]@40, ...": up to n operands, -1 ends the list. */
 void sk_print_operands(sk_out *o, const sk_program *p, const int *v, int n);
 
+/* By buffer, parts counted as their whole: the steps of a synchronisation in which it is used, and
+ * in no others; steps 0: there is no such restriction.  Are two of these never in one step? */
+sk_step_due *sk_buffer_turns(const sk_program *p, sk_arena *a);
+bool sk_turns_differ(const sk_step_due *x, const sk_step_due *y);
+
 #endif

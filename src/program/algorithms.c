@@ -11,6 +11,15 @@
 
 _Static_assert((int)SK_PIN_AXES >= (int)SK_MAX_AXES, "every axis may have a pin");
 
+/* Of streams how much leaves a rank is known when they are packed: what the price expects, and no
+ * more than dense vectors. */
+static int64_t streamed_bytes(const sk_call_plan *c, const sk_coll_ask *ask)
+{
+    const sk_coll *a = c->algorithm >= 0 ? sk_coll_parts[c->algorithm] : NULL;
+    if (!a || !a->packs || ask->fill <= 0 || ask->n < 2) return 0;
+    return (int64_t)(sk_coll_price(a, ask).sent * (double)sk_call_bytes(c)) + 1;
+}
+
 /* Bytes that leave this rank at least: 2S(p-1)/p for an all-reduce, half of it for the others.  If
  * the size of an all-reduce does not divide, any member may have the larger share, so none is
  * assumed to. */
@@ -18,7 +27,7 @@ static int64_t least_bytes(const sk_program *p, const sk_call_plan *c)
 {
     const sk_group *g = &p->groups[c->group];
     int64_t size = (int64_t)sk_dtype_size(c->type), sum = 0, summed = 0;
-    if (c->common) return 0;
+    if (c->common || c->streamed) return c->streamed;
     for (int i = 0; i < c->n_segs; i++) {
         sk_seg s = sk_call_shape(&c->segs[i]);
         int64_t mine = s.outer * sk_seg_rows(&s, g->me, g->n).n * s.inner, all = sk_seg_count(&s);
@@ -41,7 +50,7 @@ static int64_t least_bytes(const sk_program *p, const sk_call_plan *c)
 int64_t sk_call_wire(const sk_call_plan *c, int n)
 {
     int64_t sum = 0, ways = c->kind == SK_ALLREDUCE ? 2 : 1;
-    if (c->common) return 0;
+    if (c->common || c->streamed) return n * c->streamed;
     for (int i = 0; i < c->n_segs; i++) {
         sk_seg s = sk_call_shape(&c->segs[i]);
         sum += s.swap ? sk_seg_whole(&s) : ways * (n - 1) * sk_seg_count(&s);
@@ -51,6 +60,14 @@ int64_t sk_call_wire(const sk_call_plan *c, int n)
         }
     }
     return sum * (int64_t)sk_dtype_size(c->type);
+}
+
+void sk_call_fill(const sk_call_plan *c, sk_coll_ask *ask)
+{
+    int64_t inner = c->n_segs ? c->segs[0].inner : 1, size = (int64_t)sk_dtype_size(c->type);
+    ask->rows = c->rows;
+    ask->fill = c->fill;
+    ask->wide = inner > 0 ? (double)(4 + inner * size) / (double)(inner * size) : 1;
 }
 
 /* Workspace of calls that are executed as step lists; it lives from start to wait. */
@@ -107,11 +124,11 @@ static sk_status sums_type(const sk_call_plan *c)
 
 /* In canonical order a sum of floats goes by the tree.  Maxima and sums of integers are exact in
  * any order; adasum is a reduction of its own. */
-static sk_status keeps_order(const sk_lowering *e, const sk_call_plan *c)
+static sk_status keeps_order(const sk_lowering *e, const sk_call_plan *c, const sk_coll_ask *ask)
 {
     const sk_coll *a = c->algorithm >= 0 ? sk_coll_parts[c->algorithm] : NULL;
     bool rounds = sk_kind_sums(c->kind) && c->reduce == SK_SUM && c->type != SK_I64;
-    if (!e->l->canonical || !a || a->order == SK_ORDER_TREE || !rounds) return SK_OK;
+    if (!e->l->canonical || !a || sk_coll_order(a, ask) == SK_ORDER_TREE || !rounds) return SK_OK;
     return sk_fail(SK_ECONF,
                    "comm.algorithm: %s adds in an order of its own, and order=canonical needs "
                    "that of the tree for '%s'; leave comm.algorithm out, or take order=fast",
@@ -143,10 +160,14 @@ static sk_status choose(sk_lowering *e, int call)
     int hosts = sk_hosts_count(g->ranks, g->n, o->host_of);
     int64_t bytes = sk_call_bytes(c);
     if (c->common) return meet_here(e, g, hosts);
-    int pin = sk_pins_of(&o->pins, c->kind, c->group < e->l->mesh.n ? c->group : -1);
+    int axis = c->group < e->l->mesh.n ? c->group : -1, pin = sk_pins_of(&o->pins, c->kind, axis);
+    ask.degrees = sk_pins_degrees(&o->pins, c->kind, axis);
+    sk_call_fill(c, &ask);
     SK_TRY(sk_choose_call(o->costs, pin, &ask, hosts, c->reduce, bytes, &c->algorithm));
+    c->degrees = c->algorithm >= 0 ? ask.degrees : 0;
+    c->streamed = streamed_bytes(c, &ask);
     SK_TRY(sums_type(c));
-    SK_TRY(keeps_order(e, c));
+    SK_TRY(keeps_order(e, c, &ask));
     SK_TRY(has_wire(e, c));
     if (c->algorithm >= 0) plan_workspace(e, call, &ask);
     return SK_OK;
@@ -174,6 +195,7 @@ sk_status sk_choose_algorithms(sk_lowering *e)
         sk_inst *in = &p->insts.v[pc];
         if (in->act == SK_DO_START) SK_TRY(choose(e, in->call));
         if (in->act == SK_DO_WAIT) in->wire = least_bytes(p, &p->calls.v[in->call]);
+        if (sk_layout_timed(e->l)) in->wire += sk_timed_wire(p, in);
     }
     p->choices = choices(e);
     p->links = e->opts->links;

@@ -89,8 +89,8 @@ bool sk_call_alike(const sk_call_plan *a, const sk_call_plan *b, bool placed)
 {
     bool same = a->kind == b->kind && a->reduce == b->reduce && a->type == b->type &&
                 a->n_segs == b->n_segs && !strcmp(a->what, b->what) &&
-                a->algorithm == b->algorithm && a->root == b->root && a->common == b->common &&
-                a->elements == b->elements;
+                a->algorithm == b->algorithm && a->degrees == b->degrees && a->root == b->root &&
+                a->common == b->common && a->elements == b->elements;
     for (int s = 0; same && s < a->n_segs; s++)
         same = same_segment(&a->segs[s], &b->segs[s], placed);
     return same;

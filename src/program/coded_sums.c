@@ -100,7 +100,7 @@ bool sk_coded_hop(const sk_lowering *e, const sk_param_plan *q, int axis)
     if (axis == sk_lower_code_axis(e) || l->mesh.size[axis] < 2 || l->home[SK_GRAD]) return false;
     if (!sk_layout_splits(l, axis, e->g->batch) || sk_layout_local(l, axis)) return false;
     if (e->plan.grad_made[q->tensor->id].how[axis] != SK_PARTIAL) return false;
-    return sk_lower_grads_as(e, q) && rows_divide(e, q);
+    return sk_lower_grads_as(e, q) && !sk_union_sums(e, q) && rows_divide(e, q);
 }
 
 /* What a gradient is between hops. */

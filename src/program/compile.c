@@ -279,7 +279,8 @@ static sk_program *new_program(sk_arena *a, const sk_graph *g, const sk_layout *
                       .threads = threads < 1 ? 1 : threads,
                       .gpu = o->gpu,
                       .logits = -1};
-    sk_own_grads(o, g->batch, &p->layout);
+    p->kinds = sk_plan_kinds(a, o);
+    sk_own_grads(o, p->kinds, g->batch, &p->layout);
     p->n_micro = o->n_micro ? o->n_micro : l->n_micro ? l->n_micro : 1;
     sk_mesh_coords(&l->mesh, rank, p->coord);
     p->stage = l->stage_axis < 0 ? 0 : p->coord[l->stage_axis];

@@ -11,7 +11,7 @@ static void count_reads(const sk_program *p, int from, int to, int *reads, int *
 {
     for (int pc = from; pc < to; pc++) {
         const sk_inst *in = &p->insts.v[pc];
-        for (int i = 0; i < SK_MAX_IN; i++)
+        for (int i = 0; i < SK_MAX_OPERANDS; i++)
             if (in->in[i] >= 0 && !reads[in->in[i]]++) reader[in->in[i]] = pc;
         for (int o = 0; o < SK_MAX_OUT; o++) /* a buffer that is added to is also read */
             if (in->out[o] >= 0 && in->add >> o & 1) reads[in->out[o]] += 2;
@@ -45,7 +45,7 @@ int sk_fuse_readers(const sk_fuse_site *s, int pc, int out, int *pcs, int most)
     int buf = s->p->insts.v[pc].out[out], n = 0;
     if (buf < 0 || s->p->bufs.v[buf].keep) return -1;
     for (int i = s->from; i < s->to; i++)
-        for (int k = 0; k < SK_MAX_IN; k++)
+        for (int k = 0; k < SK_MAX_OPERANDS; k++)
             if (s->p->insts.v[i].in[k] == buf && n++ < most) pcs[n - 1] = i;
     return n == s->reads[buf] ? n : -1;
 }
@@ -94,11 +94,11 @@ static bool may_wait(const sk_program *p, const sk_inst *late, unsigned silent,
                      const sk_inst *between)
 {
     return sk_act_row_of(between)->plain && late->workspace < 0 &&
-           !any_meet(p, late->in, SK_MAX_IN, 0, &between->workspace, 1) &&
+           !any_meet(p, late->in, SK_MAX_OPERANDS, 0, &between->workspace, 1) &&
            !any_meet(p, late->out, SK_MAX_OUT, silent, &between->workspace, 1) &&
-           !any_meet(p, late->in, SK_MAX_IN, 0, between->out, SK_MAX_OUT) &&
+           !any_meet(p, late->in, SK_MAX_OPERANDS, 0, between->out, SK_MAX_OUT) &&
            !any_meet(p, late->out, SK_MAX_OUT, silent, between->out, SK_MAX_OUT) &&
-           !any_meet(p, late->out, SK_MAX_OUT, silent, between->in, SK_MAX_IN);
+           !any_meet(p, late->out, SK_MAX_OUT, silent, between->in, SK_MAX_OPERANDS);
 }
 
 static bool has(const int *v, int n, int x)
@@ -113,9 +113,9 @@ static bool has(const int *v, int n, int x)
 static bool apart(const sk_program *p, const sk_inst *first, const sk_inst *then, unsigned silent)
 {
     for (int o = 0; o < SK_MAX_OUT && then->out[o] >= 0; o++)
-        for (int i = 0; i < SK_MAX_IN && first->in[i] >= 0; i++)
+        for (int i = 0; i < SK_MAX_OPERANDS && first->in[i] >= 0; i++)
             if (!(silent >> o & 1) && meet(p, then->out[o], first->in[i]) &&
-                !has(then->in, SK_MAX_IN, first->in[i]))
+                !has(then->in, SK_MAX_OPERANDS, first->in[i]))
                 return false;
     return true;
 }
@@ -126,7 +126,7 @@ static bool unheard(const sk_fuse_site *s, const sk_fuse_set *x, int buf)
     int n = 0;
     if (s->p->bufs.v[buf].keep) return false;
     for (int i = 0; i < x->n; i++)
-        for (int k = 0; k < SK_MAX_IN; k++) n += s->p->insts.v[x->pcs[i]].in[k] == buf;
+        for (int k = 0; k < SK_MAX_OPERANDS; k++) n += s->p->insts.v[x->pcs[i]].in[k] == buf;
     return n == s->reads[buf];
 }
 

@@ -38,9 +38,12 @@ static int kth_axis(const sk_lowering *e, int k)
 static bool partial_over(const sk_lowering *e, const sk_param_plan *q, int axis)
 {
     if (sk_layout_local(e->l, axis) && !sk_layout_local_from(e->l, axis)) return false;
+    if (sk_is_timed(e, axis)) return false; /* COMMIT sums them, or nobody does */
+    if (sk_layout_local(e->l, axis) && sk_lower_per_task(e))
+        return false;                                                    /* sk_reduce_together() */
     if (axis == e->l->shard_axis && sk_lower_is_cut(e, q)) return false; /* scattered or sliced */
     if (axis == sk_lower_code_axis(e) && sk_lower_grads_as(e, q)) return false; /* sum_coded() */
-    if (sk_coded_hop(e, q, axis)) return false;
+    if (sk_coded_hop(e, q, axis) || sk_union_over(e, q, axis)) return false;
     if (axis == sk_layout_adasum(e->l) && sk_adasum_joins(e, q)) return false;
     if (sk_grad_rows(e, q, axis, &(sk_codec){0})) return false; /* sk_reduce_grad_rows() */
     if (sk_lower_low_rank(e, q) && !sk_layout_local(e->l, axis)) return false;
@@ -98,7 +101,7 @@ static void reduce_coded(sk_lowering *e, const sk_grad_at *v, int n)
     int n_all = 0;
     for (int i = 0; i < n; i++) {
         const sk_param_plan *q = plan_of(e, v[i].param);
-        if (!wants_coded(e, q) || in_hops(e, q)) continue;
+        if (!wants_coded(e, q) || in_hops(e, q) || sk_union_sums(e, q)) continue;
         sk_coded x = {.q = q,
                       .codec = sk_lower_grads_as(e, q),
                       .axis = sk_lower_code_axis(e),
@@ -108,6 +111,7 @@ static void reduce_coded(sk_lowering *e, const sk_grad_at *v, int n)
     }
     sk_sum_coded(e, all, n_all);
     if (e->l->shard_axis < 0) sk_sum_hops(e, v, n);
+    if (e->l->shard_axis < 0) sk_sum_unions(e, v, n);
 }
 
 static void start_all(sk_lowering *e, const int *calls, sk_flies flies)
@@ -125,9 +129,9 @@ static void sum_over(sk_lowering *e, const sk_grad_at *v, int n, int axis, bool 
             join_sum(e, &calls[sk_narrow(q->tensor)], axis, q,
                      cut && !sk_adasum_scatters(e, q) ? v[i].piece : v[i].whole);
     }
-    if (sk_layout_local(e->l, axis)) e->at.sync.until = sk_layout_local_from(e->l, axis);
+    if (sk_layout_local(e->l, axis)) e->at.sync = sk_together_due(e, axis);
     start_all(e, calls, flies);
-    e->at.sync.until = 0;
+    e->at.sync = (sk_step_due){0};
 }
 
 /* A gradient that was not scattered is complete on every rank; the rank's shard is a part or a
@@ -283,6 +287,25 @@ static void reduce_all(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flie
     }
     sk_sum_hops(e, v, n);
     sk_join_adasum(e, v, n, false);
+}
+
+/* Before replicas are on their own they sum what each has of the whole step: once, and not for
+ * every micro-batch, and in canonical order behind all of its micro-batches, as replicas cut the
+ * batch before these do. */
+void sk_reduce_together(sk_lowering *e)
+{
+    for (int k = 0; sk_lower_per_task(e) && k < e->l->mesh.n; k++) {
+        int axis = kth_axis(e, k), calls[SK_WIDTHS] = {-1, -1, -1};
+        if (!sk_layout_local(e->l, axis) || !sk_layout_local_from(e->l, axis)) continue;
+        for (int i = 0; i < e->p->params.n; i++) {
+            const sk_param_plan *q = plan_of(e, i);
+            if (e->plan.grad_made[q->tensor->id].how[axis] == SK_PARTIAL)
+                join_sum(e, &calls[sk_narrow(q->tensor)], axis, q, q->grad_shard);
+        }
+        e->at.sync.until = sk_layout_local_from(e->l, axis);
+        start_all(e, calls, SK_FLIES_NOT);
+        e->at.sync.until = 0;
+    }
 }
 
 /* Symmetric extras go packed. */

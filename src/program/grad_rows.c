@@ -49,8 +49,8 @@ static bool possible(const sk_lowering *e, const sk_param_plan *q, int axis)
 {
     const sk_layout *l = e->l;
     bool plain = strchr(l->split[axis], e->g->batch) && !l->canonical && l->shard_axis < 0 &&
-                 !sk_layout_local(l, axis) && axis != sk_layout_adasum(l) && !l->home[SK_GRAD] &&
-                 !*l->grads_as;
+                 !sk_layout_local(l, axis) && !sk_is_timed(e, axis) &&
+                 axis != sk_layout_adasum(l) && !l->home[SK_GRAD] && !*l->grads_as;
     return plain && !sk_lower_per_task(e) && !e->opts->gpu && !e->opts->noise && !e->opts->late &&
            q->tensor->role == SK_PARAM && !q->made && q->tie_group < 0;
 }

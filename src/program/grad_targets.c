@@ -118,5 +118,6 @@ void sk_lower_grads_end(sk_lowering *e)
 {
     e->at.task = -1;
     reduce_tied(e);
+    sk_reduce_together(e);
     join_tied(e);
 }

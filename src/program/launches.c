@@ -102,7 +102,7 @@ static bool listed(const int *v, int n, int x)
 
 int64_t sk_ops_bytes(const sk_program *p, const int *pcs, const unsigned *silent, int n)
 {
-    int seen[SK_MOST_FUSED * (SK_MAX_IN + SK_MAX_OUT)], k = 0;
+    int seen[SK_MOST_FUSED * (SK_MAX_OPERANDS + SK_MAX_OUT)], k = 0;
     int64_t sum = 0;
     for (int i = 0; i < n; i++) {
         const sk_inst *in = &p->insts.v[pcs[i]];
@@ -114,7 +114,7 @@ int64_t sk_ops_bytes(const sk_program *p, const int *pcs, const unsigned *silent
     }
     for (int i = 0; i < n; i++) {
         const sk_inst *in = &p->insts.v[pcs[i]];
-        for (int j = 0; j < SK_MAX_IN && in->in[j] >= 0; j++) {
+        for (int j = 0; j < SK_MAX_OPERANDS && in->in[j] >= 0; j++) {
             if (listed(seen, k, in->in[j])) continue;
             sum += p->bufs.v[in->in[j]].bytes;
             seen[k++] = in->in[j];

@@ -217,6 +217,7 @@ static sk_status train_section(sk_lowering *e)
     SK_TRY(sk_noise_begin(e));
     SK_TRY(sk_lower_late(e));
     sk_lower_replica_begin(e);
+    sk_lower_pull(e);
     SK_TRY(do_tasks(e));
     sk_lower_grads_end(e);
     sk_lower_update(e);

@@ -47,7 +47,7 @@ sk_inst sk_inst_like(const sk_inst *place, sk_act act)
                   .copy = -1,
                   .peer = -1,
                   .param = -1};
-    for (int i = 0; i < SK_MAX_IN; i++) in.in[i] = -1;
+    for (int i = 0; i < SK_MAX_OPERANDS; i++) in.in[i] = -1;
     for (int i = 0; i < SK_MAX_OUT; i++) in.out[i] = -1;
     return in;
 }

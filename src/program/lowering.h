@@ -143,10 +143,11 @@ typedef struct sk_lowering {
     int gathered_layer; /* whose weights are gathered; -1: none */
     sk_ints layers;     /* of the task being written, in its order */
     const sk_matrix_placement
-        *matrices;   /* where the work on matrices is done: matrix_placement.c */
-    int *sums_sent;  /* by parameter: the sum of what ranks sent (sent_state.c); or NULL */
-    int noise;       /* buffer that SUMSQ adds to; -1: none */
-    int noise_micro; /* that SUMSQ takes gradients of; in deterministic order of all */
+        *matrices;       /* where the work on matrices is done: matrix_placement.c */
+    sk_reduce totals_by; /* of the optimizer's totals that are being written: SK_SUM, SK_MAXIMUM */
+    int *sums_sent;      /* by parameter: the sum of what ranks sent (sent_state.c); or NULL */
+    int noise;           /* buffer that SUMSQ adds to; -1: none */
+    int noise_micro;     /* that SUMSQ takes gradients of; in deterministic order of all */
     struct {
         sk_leaf *v;
         int n, cap;
@@ -350,6 +351,14 @@ sk_status sk_lower_late(sk_lowering *e); /* starts the delayed updates of the st
  * parameter, what begins a step, what follows its update. */
 void sk_plan_replica(sk_lowering *e, sk_param_plan *q);
 void sk_lower_replica_begin(sk_lowering *e);
+/* timed_sync.c: time decides what ranks along the axis learn from each other; the gradients of the
+ * first ranks become those of all members; what does not go with that is refused. */
+bool sk_is_timed(const sk_lowering *e, int axis);
+void sk_lower_commit(sk_lowering *e);
+void sk_lower_pull(sk_lowering *e); /* the newest weights, where a step and its update begin */
+void sk_lower_push(sk_lowering *e);
+sk_status sk_check_timed(const sk_lowering *e);
+int64_t sk_timed_wire(const sk_program *p, const sk_inst *in); /* bytes from memories of others */
 void sk_lower_replica_sync(sk_lowering *e);
 void sk_lower_replica_mean(sk_lowering *e); /* before validation: the mean of their weights */
 int sk_pair_axis(const sk_layout *l);
@@ -361,6 +370,7 @@ void sk_plan_change_error(sk_lowering *e, sk_param_plan *q);
 void sk_lower_sum_changes(sk_lowering *e, const int *params, int n, sk_flies flies);
 void sk_lower_share_changes(sk_lowering *e, const int *params, int n, sk_flies flies);
 int64_t sk_replicas_from(const sk_layout *l); /* the first step that is not synchronous */
+bool sk_replicas_apart(const sk_lowering *e); /* sk_program.apart */
 sk_status sk_check_replicas(sk_lowering *e);
 
 /* averaged.c: averages of weights.  Can they be had; does the current section read the average of
@@ -429,20 +439,28 @@ sk_coded sk_coded_whole(sk_lowering *e, sk_coded x);
 void sk_sum_coded(sk_lowering *e, const sk_coded *v, int n);
 /* Is it summed over this axis of the batch encoded too, behind the one of sk_lower_code_axis()? The
  * sums of such gradients; sharded ones were summed over the shard axis before. */
+/* coded_union.c: is it summed as what ranks sent, and over this axis; those of a list that are. */
+bool sk_union_sums(const sk_lowering *e, const sk_param_plan *q);
+bool sk_union_over(const sk_lowering *e, const sk_param_plan *q, int axis);
+void sk_sum_unions(sk_lowering *e, const sk_grad_at *v, int n);
 bool sk_coded_hop(const sk_lowering *e, const sk_param_plan *q, int axis);
 void sk_sum_hops(sk_lowering *e, const sk_grad_at *v, int n);
 
 /* sent_state.c: what the optimizer has ranks send in place of gradients.  The axis, into a copy of
  * the layout; may it be; the error feedback of a parameter; the steps in which a pass runs; the sum
  * over ranks, as one more operand of the pass behind it. */
-void sk_own_grads(const sk_compile_opts *o, char batch, sk_layout *l);
+void sk_own_grads(const sk_compile_opts *o, const sk_step_kinds *kinds, char batch, sk_layout *l);
+const sk_step_kinds *sk_plan_kinds(sk_arena *a, const sk_compile_opts *o); /* NULL: none */
 sk_status sk_check_sent(const sk_lowering *e);
 void sk_plan_sent(sk_lowering *e, sk_param_plan *q);
 sk_step_due sk_sent_due(const sk_lowering *e, int pass);
+/* The steps in which replicas along an axis sum their gradients all the same. */
+sk_step_due sk_together_due(const sk_lowering *e, int axis);
 void sk_lower_sent(sk_lowering *e);
 
 /* grad_reduce.c: over all axes over which they are partial. */
 void sk_reduce_grads(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies);
+void sk_reduce_together(sk_lowering *e); /* what replicas sum before they are on their own */
 
 /* grad_rows.c: is a gradient summed over the axis as its rows that are not zeros; those of a list.
  */

@@ -6,7 +6,8 @@
  * they share its holes).  Transient buffers are placed in the order in which their lives begin,
  * each in the smallest hole that fits (a list of holes sorted by address; adjacent holes are
  * merged).  One pass is enough: the forward-backward shape of a step leaves few small holes.  For
- * buffers whose lives begin at the same instruction two orders are tried.  An op that may work in
+ * buffers whose lives begin at the same instruction two orders are tried.  Buffers that take turns
+ * (buffer_turns.c) share the memory of the largest of them.  An op that may work in
  * place takes over its operand's memory if the operand is not read later.
  *
  * Behind scratch is the host's memory: first a bounce buffer for transfers to and from the file,
@@ -22,6 +23,7 @@
 #include "program/lowering.h"
 
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* LARGE: from this size on shared weights are padded to a huge page, which costs 3 % at most. */
@@ -165,7 +167,7 @@ static bool dies(const sk_program *p, const sk_inst *in, int r, int pc)
     const sk_buffer *x = &p->bufs.v[in->in[r]], *y = &p->bufs.v[in->out[0]];
     if (x->keep || x->within >= 0 || x->last != pc || lines(x->bytes) != lines(y->bytes))
         return false;
-    for (int i = 0; i < SK_MAX_IN; i++)
+    for (int i = 0; i < SK_MAX_OPERANDS; i++)
         if (i != r && in->in[i] == in->in[r]) return false;
     return true;
 }
@@ -182,6 +184,63 @@ static int dying_input(const sk_program *p, const sk_inst *in, int pc)
     return -1;
 }
 
+/* --- turns --- */
+
+static bool is_transient(const sk_buffer *b, sk_placement placement)
+{
+    return !b->keep && b->within < 0 && b->first >= 0 && b->placement == placement;
+}
+
+typedef struct turn_list { /* buffers that take turns, the largest first */
+    const sk_program *p;
+    const sk_step_due *due;
+    int *v, n;
+} turn_list;
+
+static int by_size(const void *a, const void *b, void *of)
+{
+    const sk_program *p = of;
+    int x = *(const int *)a, y = *(const int *)b;
+    int64_t m = p->bufs.v[x].bytes, n = p->bufs.v[y].bytes;
+    return m != n ? (m < n) - (m > n) : (x > y) - (x < y);
+}
+
+/* With the k-th of the list share, of every other turn, the largest that is left; it lives as long
+ * as they do. */
+static void share(sk_program *p, const turn_list *t, int k, int *lead, sk_arena *a)
+{
+    int leader = t->v[k], n = 0, *with = sk_many(a, int, t->n);
+    with[n++] = leader;
+    lead[leader] = leader;
+    for (k++; k < t->n; k++) {
+        int i = t->v[k], m = 0;
+        sk_buffer *to = &p->bufs.v[leader];
+        while (m < n && sk_turns_differ(&t->due[i], &t->due[with[m]])) m++;
+        if (lead[i] >= 0 || m < n) continue;
+        with[n++] = i;
+        lead[i] = leader;
+        if (p->bufs.v[i].first < to->first) to->first = p->bufs.v[i].first;
+        if (p->bufs.v[i].last > to->last) to->last = p->bufs.v[i].last;
+    }
+}
+
+/* By buffer: the one whose memory it has, itself too; -1: nobody shares with it. */
+static int *find_leaders(sk_program *p, sk_placement placement, sk_arena *a)
+{
+    turn_list t = {p, sk_buffer_turns(p, a), sk_many(a, int, p->bufs.n + 1), 0};
+    int *lead = sk_many(a, int, p->bufs.n + 1);
+    memset(lead, -1, sizeof *lead * (size_t)p->bufs.n);
+    for (int i = 0; i < p->bufs.n; i++)
+        if (t.due[i].steps > 1 && is_transient(&p->bufs.v[i], placement)) t.v[t.n++] = i;
+    qsort_r(t.v, (size_t)t.n, sizeof *t.v, by_size, p);
+    for (int k = 0; k < t.n; k++) {
+        sk_mark m = sk_arena_mark(a);
+        if (lead[t.v[k]] < 0) share(p, &t, k, lead, a);
+        sk_arena_back(a, m);
+    }
+    return lead;
+}
+
 typedef struct events {
     int *first, *next_first, *last, *next_last; /* linked lists of buffers by instruction */
 } events;
@@ -189,8 +248,8 @@ typedef struct events {
 /* In which order are buffers placed whose lives begin at the same instruction? */
 typedef enum begin_order { AS_NUMBERED, LARGEST_FIRST } begin_order;
 
-static void index_events(const sk_program *p, sk_placement placement, begin_order by, sk_arena *a,
-                         events *ev)
+static void index_events(const sk_program *p, sk_placement placement, const int *lead,
+                         begin_order by, sk_arena *a, events *ev)
 {
     ev->first = sk_many(a, int, p->insts.n + 1);
     ev->last = sk_many(a, int, p->insts.n + 1);
@@ -200,7 +259,7 @@ static void index_events(const sk_program *p, sk_placement placement, begin_orde
     memset(ev->last, -1, sizeof(int) * (size_t)(p->insts.n + 1));
     for (int i = p->bufs.n - 1; i >= 0; i--) {
         const sk_buffer *b = &p->bufs.v[i];
-        if (b->keep || b->within >= 0 || b->first < 0 || b->placement != placement) continue;
+        if (!is_transient(b, placement) || (lead[i] >= 0 && lead[i] != i)) continue;
         int *at = &ev->first[b->first];
         while (by == LARGEST_FIRST && *at >= 0 && p->bufs.v[*at].bytes > b->bytes)
             at = &ev->next_first[*at];
@@ -217,13 +276,14 @@ static int64_t taken_by(const sk_buffer *b)
     return b->placement == SK_FILE ? round_up(b->bytes, SK_FILE_PAGE) : lines(b->bytes);
 }
 
-static int64_t place_by(sk_program *p, sk_placement placement, int64_t base, begin_order by)
+static int64_t place_by(sk_program *p, sk_placement placement, const int *lead, int64_t base,
+                        begin_order by)
 {
     sk_arena tmp = {0};
     events ev;
     holes h = {.arena = &tmp};
     char *taken = sk_many(&tmp, char, p->bufs.n + 1);
-    index_events(p, placement, by, &tmp, &ev);
+    index_events(p, placement, lead, by, &tmp, &ev);
     for (int pc = 0; pc < p->insts.n; pc++) {
         int heir = dying_input(p, &p->insts.v[pc], pc), out = p->insts.v[pc].out[0];
         for (int i = ev.first[pc]; i >= 0; i = ev.next_first[i]) {
@@ -243,9 +303,15 @@ static int64_t place_by(sk_program *p, sk_placement placement, int64_t base, beg
 /* No order is the best for all programs: the one that needs least memory is taken. */
 static int64_t place_transient(sk_program *p, sk_placement placement, int64_t base)
 {
-    int64_t best = place_by(p, placement, base, AS_NUMBERED);
-    int64_t other = place_by(p, placement, base, LARGEST_FIRST);
-    return other < best ? other : place_by(p, placement, base, AS_NUMBERED);
+    sk_arena tmp = {0};
+    int *lead = find_leaders(p, placement, &tmp);
+    int64_t best = place_by(p, placement, lead, base, AS_NUMBERED);
+    int64_t other = place_by(p, placement, lead, base, LARGEST_FIRST);
+    if (other >= best) (void)place_by(p, placement, lead, base, AS_NUMBERED);
+    for (int i = 0; i < p->bufs.n; i++)
+        if (lead[i] >= 0) p->bufs.v[i].offset = p->bufs.v[lead[i]].offset;
+    sk_arena_end(&tmp);
+    return other < best ? other : best;
 }
 
 static void place_parts(sk_program *p)

@@ -91,7 +91,7 @@ static void renumber_insts(const numbering *x, int *copy)
     int n_copies = 0;
     for (int pc = 0; pc < x->p->insts.n; pc++) {
         sk_inst *in = &x->p->insts.v[pc];
-        for (int i = 0; i < SK_MAX_IN; i++) renumber(x, &in->in[i]);
+        for (int i = 0; i < SK_MAX_OPERANDS; i++) renumber(x, &in->in[i]);
         for (int o = 0; o < SK_MAX_OUT; o++) renumber(x, &in->out[o]);
         renumber(x, &in->workspace);
         if (in->call >= 0) in->call = x->call[in->call];

@@ -15,7 +15,7 @@ static void body(sk_out *o, const sk_program *p, const sk_inst *in)
     }
     sk_print_operands(o, p, in->out, SK_MAX_OUT);
     if (in->in[0] >= 0) sk_out_add(o, " <- ");
-    sk_print_operands(o, p, in->in, SK_MAX_IN);
+    sk_print_operands(o, p, in->in, SK_MAX_OPERANDS);
 }
 
 char *sk_inst_print(const sk_program *p, int pc, sk_arena *a)
@@ -72,6 +72,9 @@ static void tail(sk_out *o, const sk_program *p, int pc)
         sk_out_add(o, "  in steps %d, %d, ..", in->sync.at + 1, in->sync.at + 1 + in->sync.steps);
     if (in->sync.from) sk_out_add(o, "  behind step %" PRId64, in->sync.from);
     if (in->sync.until) sk_out_add(o, "  up to step %" PRId64, in->sync.until);
+    static const char *const kinds[] = {"dense", "sent", "local"};
+    for (int k = 0; in->sync.by && k < SK_STEP_KINDS; k++)
+        if (in->sync.kinds >> k & 1) sk_out_add(o, "  in %s steps", kinds[k]);
     if (in->flops > 0) sk_out_add(o, "  %.3g flop", in->flops);
     if (in->wire > 0) sk_out_add(o, "  %" PRId64 " B", in->wire);
     if (in->act == SK_DO_OP) sk_out_add(o, "  %s", in->node->where);

@@ -102,14 +102,23 @@ typedef enum sk_act {
 } sk_act;
 
 enum { SK_SENT_ALL = -1 };
-enum { SK_IN_SCALARS = SK_MAX_IN - 1 }; /* UPDATE: where in[] has the scalars of the optimizer */
+/* UPDATE: where in[] has the scalars of the optimizer, behind weights, totals and state. */
+enum { SK_MAX_OPERANDS = 8, SK_IN_SCALARS = SK_MAX_OPERANDS - 1 };
+
+/* Steps of an optimizer that come in several kinds: sk_optim.step_kind, with its numbers. */
+typedef struct sk_step_kinds {
+    const sk_optim *optim;
+    double knob[SK_MAX_KNOB], share[SK_STEP_KINDS];
+} sk_step_kinds;
 
 /* An instruction of a synchronisation of replicas runs in steps s with s % steps == at, from `from`
- * on; steps 0: in every step.  With `until` it runs in steps before that one.  Steps are counted
- * alike by all replicas, updates are not. */
+ * on; steps 0: in every step.  With `until` it runs in steps before that one; with `by` in steps of
+ * one of these kinds (bits).  Steps are counted alike by all replicas, updates are not. */
 typedef struct sk_step_due {
     int steps, at;
     int64_t from, until;
+    const sk_step_kinds *by;
+    unsigned kinds;
 } sk_step_due;
 
 typedef struct sk_inst {
@@ -117,8 +126,8 @@ typedef struct sk_inst {
     const sk_node
         *node; /* OP; ADD of a gradient to its sum, with param, from grad_targets.c to accumulate.c
                 */
-    int in[SK_MAX_IN], out[SK_MAX_OUT]; /* buffers; -1 ends the list */
-    unsigned add;                       /* bit o: out[o] is added to */
+    int in[SK_MAX_OPERANDS], out[SK_MAX_OUT]; /* buffers; -1 ends the list */
+    unsigned add;                             /* bit o: out[o] is added to */
     int micro, layer;
     sk_phase phase;
     sk_task_kind work; /* of the task it belongs to */
@@ -194,6 +203,12 @@ typedef struct sk_call_plan {
     int64_t table_at; /* offset of its sk_coll_call in the heap */
     int64_t elements; /* of all segments */
     int algorithm;    /* index in sk_coll_parts, or SK_BUILTIN; known at its start */
+    uint64_t degrees; /* of its rounds; 0: the usual ones */
+    int64_t rows;     /* most rows that are not zero in what a member gives, where streams are used;
+                         0: not known.  Written with the call */
+    double fill;      /* and their share of all rows, or what is expected of it; 0: dense */
+    int64_t streamed; /* bytes of streams that are expected to leave each member; 0: there are none.
+                         Written with the algorithm */
     int root;         /* of kinds that have one: a member */
     int workspace;    /* buffer of scratch from start to wait, or -1 */
     int64_t workspace_bytes;
@@ -329,8 +344,11 @@ typedef struct sk_program {
     int n_sums;            /* the graph has these */
     int n_updates;         /* of every weight in a step */
     int64_t replicas_from; /* replicas have weights of their own from this step on */
-    int phases;            /* how often a step runs the training section: step_phases.c */
-    bool async;            /* updates happen before the sums of the step are known */
+    bool apart;            /* from then on a step reports the numbers of its replica alone, which
+                              skips it alone: no replica waits for another between synchronisations */
+    const sk_step_kinds *kinds; /* of its steps (sent_state.c); NULL: they are alike */
+    int phases;                 /* how often a step runs the training section: step_phases.c */
+    bool async;                 /* updates happen before the sums of the step are known */
     bool late;  /* delayed updates: the optimizer runs during the next step, on the host */
     int logits; /* of a program for sampling; -1 otherwise */
     int stats;  /* buffer of the sums over all ranks; 0: none */
@@ -379,19 +397,21 @@ typedef struct sk_compile_opts {
     const sk_param_group *groups; /* the first that a parameter matches counts, from 1 on: group 0
                                      is the rest; NULL: all are in group 0 */
     int n_groups;
-    int n_micro;                /* 0: from the layout, or 1 */
-    int threads;                /* per rank */
-    int64_t bucket_bytes;       /* gradients are reduced in buckets of about this size; 0: 8 MiB */
-    bool validate;              /* add the validation section */
-    const int *host_of;         /* rank -> host; NULL: one host */
-    const sk_costs *costs;      /* to choose algorithms by; NULL: the preset */
-    const sk_links *links;      /* between ranks; NULL: those of a kind are alike */
-    bool any_order;             /* sums between hosts may go in an order of a list's own */
-    sk_pins pins;               /* algorithms that are not chosen by cost */
-    sk_dtype state_type;        /* of the optimizer's state (kernel/optim.h); 0 is f32 */
-    int64_t q8_least;           /* of fewer elements int8 state is f32; 0: SK_Q8_LEAST */
-    bool late;                  /* a step's update runs beside the next step (ZeRO-Offload) */
-    bool noise;                 /* measure gradients of small batches (grad_noise.c) */
+    int n_micro;           /* 0: from the layout, or 1 */
+    int threads;           /* per rank */
+    int64_t bucket_bytes;  /* gradients are reduced in buckets of about this size; 0: 8 MiB */
+    bool validate;         /* add the validation section */
+    const int *host_of;    /* rank -> host; NULL: one host */
+    const sk_costs *costs; /* to choose algorithms by; NULL: the preset */
+    const sk_links *links; /* between ranks; NULL: those of a kind are alike */
+    bool any_order;        /* sums between hosts may go in an order of a list's own */
+    sk_pins pins;          /* algorithms that are not chosen by cost */
+    sk_dtype state_type;   /* of the optimizer's state (kernel/optim.h); 0 is f32 */
+    int64_t q8_least;      /* of fewer elements int8 state is f32; 0: SK_Q8_LEAST */
+    bool late;             /* a step's update runs beside the next step (ZeRO-Offload) */
+    bool all_told; /* each step ends with sums over all replicas, and all skip it together; else
+                      only where the loss scale moves (sk_program.apart) */
+    bool noise;    /* measure gradients of small batches (grad_noise.c) */
     sk_matrix_work matrix_work; /* optim.work */
     double ema;                 /* below 1: keep an average of the weights (averaged.c); 0: none */
     bool gpu;                   /* the device is a GPU */
@@ -444,6 +464,14 @@ static inline int sk_group_axis(const sk_program *p, int group)
     return p->layout.stage_axis;
 }
 
+/* Elements of the logical tensor that a box is cut from. */
+static inline int64_t sk_box_all(const sk_extent *b)
+{
+    int64_t n = 1;
+    for (int d = 0; d < b->n; d++) n *= b->full[d];
+    return n;
+}
+
 const char *sk_group_name(const sk_program *p, int group); /* for people: "dp", "all" */
 
 /* What the heaps of these programs are opened with: bytes[n] is filled.  As for sk_verify, a
@@ -467,23 +495,35 @@ static inline int sk_inst_interval(const sk_inst *in)
 }
 static inline double sk_inst_share(const sk_inst *in)
 {
-    return in->sync.until ? 0 : 1.0 / sk_inst_interval(in); /* of the steps that go on for ever */
+    double share = in->sync.by ? 0 : 1; /* of the steps that go on for ever */
+    for (int k = 0; in->sync.by && k < SK_STEP_KINDS; k++)
+        if (in->sync.kinds >> k & 1) share += in->sync.by->share[k];
+    return in->sync.until ? 0 : share / sk_inst_interval(in);
+}
+/* The kind of a step, from 0 on, of an optimizer that has kinds. */
+static inline int sk_step_kind(const sk_step_kinds *k, int64_t step)
+{
+    return k->optim->step_kind(k->knob, step + 1);
 }
 static inline bool sk_inst_due(const sk_inst *in, int64_t step, int64_t updates)
 {
     return (in->every < 2 || updates % in->every == 0) &&
            (in->sync.steps < 2 || step % in->sync.steps == in->sync.at) && step >= in->sync.from &&
-           (!in->sync.until || step < in->sync.until);
+           (!in->sync.until || step < in->sync.until) &&
+           (!in->sync.by || in->sync.kinds >> sk_step_kind(in->sync.by, step) & 1);
 }
 static inline int64_t sk_inst_average(const sk_inst *in, int64_t bytes)
 {
-    return in->sync.until ? 0 : bytes / sk_inst_interval(in);
+    return in->sync.by      ? (int64_t)((double)bytes * sk_inst_share(in) + 0.5)
+           : in->sync.until ? 0
+                            : bytes / sk_inst_interval(in);
 }
 /* Do both run in the same steps and updates? */
 static inline bool sk_insts_due_alike(const sk_inst *a, const sk_inst *b)
 {
     return a->every == b->every && a->sync.steps == b->sync.steps && a->sync.at == b->sync.at &&
-           a->sync.from == b->sync.from && a->sync.until == b->sync.until;
+           a->sync.from == b->sync.from && a->sync.until == b->sync.until &&
+           !a->sync.by == !b->sync.by && a->sync.kinds == b->sync.kinds;
 }
 /* An average of the weights that this rank keeps, sharded as optimizer state is; or -1. */
 static inline int sk_param_own_average(const sk_param_plan *q)
@@ -500,8 +540,7 @@ static inline int sk_param_average(const sk_param_plan *q)
 /* Is this the last pass of the optimizer over the parameter of an update? */
 static inline bool sk_last_pass(const sk_program *p, const sk_inst *in)
 {
-    const sk_optim *o = p->params.v[in->param].optim;
-    return !o->pass[in->pass + 1] || in->pass + 1 == o->n_first;
+    return sk_optim_last(p->params.v[in->param].optim, in->pass);
 }
 /* Passes see one more array behind the state: of a whole matrix, or what ranks have sent. */
 static inline int sk_param_more(const sk_param_plan *q)
@@ -531,6 +570,8 @@ int64_t sk_ops_bytes(const sk_program *p, const int *pcs, const unsigned *silent
 double sk_launch_flops(const sk_program *p, const sk_launch_plan *l);
 int64_t sk_call_table_bytes(const sk_call_plan *c); /* of what the executor reads in the heap */
 int64_t sk_call_bytes(const sk_call_plan *c);       /* that move; 0 for shared memory */
+/* What is known of how full a call's streams are, for its price and room. */
+void sk_call_fill(const sk_call_plan *c, sk_coll_ask *ask);
 /* Bytes that leave all n members: the sum of sk_inst.wire over them. */
 int64_t sk_call_wire(const sk_call_plan *c, int n);
 sk_seg sk_call_shape(const sk_call_seg *s); /* for coll/, without addresses */

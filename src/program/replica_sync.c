@@ -315,11 +315,13 @@ static void with_partners(sk_lowering *e, int axis)
     }
 }
 
+/* Of two axes the one with an anchor comes last: then replicas along the other are alike. */
 void sk_lower_replica_sync(sk_lowering *e)
 {
-    for (int a = 0; a < e->l->mesh.n; a++) {
+    for (int k = 0; k < 2 * e->l->mesh.n; k++) {
+        int a = k % e->l->mesh.n;
         const sk_sync *s = sk_sync_of(e->l, a);
-        if (!s) continue;
+        if (!s || (s->outer != NULL) != (k >= e->l->mesh.n)) continue;
         e->at.sync = due(e->l, a, 0);
         if (s->outer) outer(e, a);
         else if (s->pairs) with_partners(e, a);
@@ -368,7 +370,8 @@ void sk_lower_replica_mean(sk_lowering *e)
 static sk_status crosses(const sk_lowering *e, const sk_inst *in)
 {
     const sk_call_plan *c = &e->p->calls.v[in->call];
-    if (c->group >= e->l->mesh.n || !sk_layout_local(e->l, c->group) || in->sync.until)
+    if (c->group >= e->l->mesh.n || !sk_layout_local(e->l, c->group) || in->sync.until ||
+        in->sync.by)
         return SK_OK;
     return sk_fail(SK_ECONF,
                    "layout: '%s' is over '%s' in every step, and sync makes replicas of its ranks; "
@@ -405,6 +408,9 @@ static sk_status even_shares(const sk_lowering *e)
 static sk_status replicas_fit(const sk_lowering *e)
 {
     const sk_program *p = e->p;
+    if (p->replicas_from < 0)
+        return sk_fail(SK_ECONF, "layout: sync=postlocal:H@decay needs the learning rates of a "
+                                 "training; say a step, as in postlocal:8@2000");
     SK_TRY(even_shares(e));
     if (e->opts->noise)
         return sk_fail(SK_ECONF,
@@ -420,16 +426,27 @@ int64_t sk_replicas_from(const sk_layout *l)
 {
     int64_t from = l->own_grads_from;
     for (int a = 0; a < l->mesh.n; a++)
-        if (sk_layout_local(l, a) && sk_layout_local_from(l, a) > from)
+        if (sk_layout_local(l, a) && (from == 0 || sk_layout_local_from(l, a) > from))
             from = sk_layout_local_from(l, a);
     return from;
+}
+
+/* The loss scale moves with what all replicas find.  Where ranks only send something in place of
+ * gradients (own_grads) a step is skipped by all, also one of local steps. */
+bool sk_replicas_apart(const sk_lowering *e)
+{
+    bool scaled = false;
+    for (int i = 0; i < e->p->params.n; i++) scaled |= e->p->params.v[i].tensor->type == SK_F16;
+    return sk_layout_any_local(e->l) && !e->l->own_grads && !scaled && !e->opts->all_told;
 }
 
 sk_status sk_check_replicas(sk_lowering *e)
 {
     sk_program *p = e->p;
     p->replicas_from = sk_replicas_from(e->l);
+    p->apart = p->optim && sk_replicas_apart(e);
     if (p->optim && sk_layout_any_local(e->l) && !sk_layout_alike(e->l)) SK_TRY(replicas_fit(e));
+    if (p->optim) SK_TRY(sk_check_timed(e));
     p->n_mean = p->n_train;
     while (p->n_mean < p->insts.n && p->insts.v[p->n_mean].mean) p->n_mean++;
     return SK_OK;

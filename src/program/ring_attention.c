@@ -15,7 +15,7 @@ typedef struct ring {
     sk_lowering *e;
     const sk_inst *op; /* as it was written */
     int axis, p, next, prev;
-    int in[SK_MAX_IN], out[SK_MAX_OUT]; /* of the current step */
+    int in[SK_MAX_OPERANDS], out[SK_MAX_OUT]; /* of the current step */
 } ring;
 
 static int neighbour(const sk_lowering *e, int axis, int delta)

@@ -1,5 +1,6 @@
 /* sent_state.c - optimizers whose ranks send each other a state in place of gradients
- * (sk_optim.sends; 1-bit Adam, Tang et al. 2021).
+ * (sk_optim.sends; 1-bit Adam, Tang et al. 2021; 1-bit LAMB, Li et al. 2021; 0/1 Adam, Lu et al.
+ * 2022).
  *
  *     up to step W   gradients are summed over all ranks; the first passes of the optimizer
  *     from then on   gradients are summed over all axes but one, which splits the batch: each rank
@@ -8,6 +9,10 @@
  *                    state; terms are encoded with error feedback and summed (coded_sums.c); passes
  *                    that follow see the sum, the same on all ranks.  So weights and state are
  * alike on all ranks after every step, and only the error feedback is a rank's own
+ *
+ * With sk_optim.step_kind steps of the two kinds come in an order of its own, and there may be a
+ * third kind, in which ranks go on with their own gradients and send nothing: then weights and
+ * state are a rank's own, too, until the next sending, and are kept as those of replicas are.
  *
  * Tensors of one dim, and those that would not become smaller, are summed in f32.  A step that is
  * skipped leaves state and error feedback as they are: the passes do nothing, and what was summed
@@ -21,24 +26,48 @@ static int64_t first_steps(const sk_optim *o, const double *knob)
     return (int64_t)(knob ? knob[k] : o->knobs[k].usual);
 }
 
+const sk_step_kinds *sk_plan_kinds(sk_arena *a, const sk_compile_opts *o)
+{
+    if (!o->optim || !o->optim->step_kind) return NULL;
+    sk_step_kinds *k = sk_new(a, sk_step_kinds);
+    k->optim = o->optim;
+    for (int i = 0; o->optim->knobs[i].name; i++)
+        k->knob[i] = o->knob ? o->knob[i] : o->optim->knobs[i].usual;
+    o->optim->kind_shares(k->knob, k->share);
+    return k;
+}
+
 static bool splits_batch_alone(const sk_layout *l, int axis, char batch)
 {
     return l->mesh.size[axis] > 1 && l->split[axis][0] == batch && batch && !l->split[axis][1];
 }
 
-void sk_own_grads(const sk_compile_opts *o, char batch, sk_layout *l)
+void sk_own_grads(const sk_compile_opts *o, const sk_step_kinds *kinds, char batch, sk_layout *l)
 {
     l->own_grads = 0;
     l->own_grads_from = 0;
+    l->own_weights = false;
     if (!o->optim || !o->optim->sends) return;
-    l->own_grads_from = first_steps(o->optim, o->knob);
+    l->own_grads_from = o->optim->step_kind ? 1 : first_steps(o->optim, o->knob);
     for (int a = 0; a < l->mesh.n && !l->own_grads; a++)
         if (splits_batch_alone(l, a, batch) && a != l->shard_axis && !*l->sync[a].name &&
             !l->adasum[a])
             l->own_grads = 1 + a;
+    l->own_weights = l->own_grads && kinds && kinds->share[SK_STEP_LOCAL] > 0;
 }
 
 /* --- refusals --- */
+
+/* The first number of a group by which steps have kinds, and which is another one; -1: none. */
+static int other_steps(const sk_compile_opts *o, const sk_param_group *g)
+{
+    const sk_optim *x = g->optim;
+    for (int k = 0; x->knobs[k].name; k++) {
+        double all = o->knob ? o->knob[k] : x->knobs[k].usual;
+        if (x->knobs[k].whole && all != g->knob[k]) return k;
+    }
+    return -1;
+}
 
 static sk_status groups_fit(const sk_lowering *e)
 {
@@ -46,16 +75,14 @@ static sk_status groups_fit(const sk_lowering *e)
     for (int g = 0; g < o->n_groups; g++) {
         const sk_optim *x = o->groups[g].optim, *sends = x->sends ? x : o->optim;
         if (!x->sends && !o->optim->sends) continue;
-        if (x->sends && o->optim->sends &&
-            first_steps(x, o->groups[g].knob) == e->l->own_grads_from)
-            continue;
+        int other = x == o->optim ? other_steps(o, &o->groups[g]) : -1;
+        if (x == o->optim && other < 0) continue;
         return sk_fail(SK_ECONF,
-                       "optim.groups: ranks of %s send momentum in place of gradients from one "
-                       "step on, of all parameters, and the group '%s' has %s; all groups need an "
-                       "optimizer that does so, with the same %s",
+                       "optim.groups: ranks of %s send momentum in place of gradients in the same "
+                       "steps, of all parameters, and the group '%s' has another %s; all groups "
+                       "need %s with the same steps",
                        sends->name, o->groups[g].match,
-                       x->sends && o->optim->sends ? "another step" : "gradients in every step",
-                       sends->knobs[sends->first_steps - 1].name);
+                       other < 0 ? "optimizer" : x->knobs[other].name, sends->name);
     }
     return SK_OK;
 }
@@ -163,8 +190,16 @@ sk_step_due sk_sent_due(const sk_lowering *e, int pass)
 {
     const sk_optim *o = e->opts->optim;
     if (!o->sends) return (sk_step_due){0};
+    if (e->p->kinds) return (sk_step_due){.by = e->p->kinds, .kinds = 1u << sk_optim_kind(o, pass)};
     if (pass < o->n_first) return (sk_step_due){.until = e->l->own_grads_from};
     return (sk_step_due){.from = e->l->own_grads_from};
+}
+
+sk_step_due sk_together_due(const sk_lowering *e, int axis)
+{
+    if (e->p->kinds && e->l->own_grads == 1 + axis)
+        return (sk_step_due){.by = e->p->kinds, .kinds = 1u << SK_STEP_DENSE};
+    return (sk_step_due){.until = sk_layout_local_from(e->l, axis)};
 }
 
 /* The buffer of the gradient, which is not needed any more, if it is f32. */

@@ -25,9 +25,16 @@ typedef struct sk_outer_step {
     float weight[SK_COMBINE_IN], anchor[SK_COMBINE_IN], momentum[SK_COMBINE_IN];
 } sk_outer_step;
 
+typedef enum sk_sync_kind {
+    SK_SYNC_STEPS,  /* every H steps */
+    SK_SYNC_BACKUP, /* a step commits without the last B gradients: no replicas (timed_sync.c) */
+    SK_SYNC_STALE   /* each rank updates, at most S steps ahead of the slowest: no replicas */
+} sk_sync_kind;
+
 typedef struct sk_sync {
     const char *name, *doc;
-    int usual;  /* H, where it is not said; 0: it must be */
+    sk_sync_kind kind;
+    int usual;  /* H, B or S, where it is not said; 0: it must be */
     bool pairs; /* replicas synchronise with one partner at a time, who changes */
     bool after; /* "H@STEP": the first steps are synchronous */
     /* Numbers, as sync=NAME:H:lr=0.7; sk_knob.name, usual, least, most, whole and doc count. */

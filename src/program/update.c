@@ -25,7 +25,7 @@ static int numbers(sk_lowering *e, const char *name, sk_dtype type, int64_t n)
 static void reduce_over(sk_lowering *e, int group, int buf, int more, const char *what)
 {
     sk_program *p = e->p;
-    int call = sk_lower_call(e, SK_ALLREDUCE, SK_SUM, p->bufs.v[buf].type, group, what);
+    int call = sk_lower_call(e, SK_ALLREDUCE, e->totals_by, p->bufs.v[buf].type, group, what);
     sk_lower_seg(e, call, buf, buf, 1, p->bufs.v[buf].box.size[0], 1);
     if (more >= 0) sk_lower_seg(e, call, more, more, 1, p->bufs.v[more].box.size[0], 1);
     sk_lower_start(e, call, SK_FLIES_NOT);
@@ -46,13 +46,18 @@ static void reduce_replica(sk_lowering *e, int buf, int more, const char *what)
     else if (e->p->n_ranks > 1) reduce_over(e, e->p->world, buf, more, what);
 }
 
-/* A copy of the sums of a replica, summed over all replicas: what a step reports. */
+/* A copy of the sums of a replica, summed over all replicas: what a step reports, while replicas
+ * are told of each other's.  -1: they never are. */
 static int reduce_all(sk_lowering *e, int buf, const char *name, const char *what)
 {
     const sk_buffer b = e->p->bufs.v[buf];
+    int64_t until = sk_replicas_apart(e) ? sk_replicas_from(e->l) : 0;
+    if (sk_replicas_apart(e) && !until) return -1;
     int all = numbers(e, name, b.type, b.box.size[0]);
+    e->at.sync.until = until;
     sk_lower_move(e, SK_DO_SLICE, buf, all);
     reduce_axes(e, true, all, -1, what);
+    e->at.sync.until = 0;
     return all;
 }
 
@@ -73,6 +78,8 @@ static void stats(sk_lowering *e)
         in->param = i;
         in->layer = q->tensor->layer;
     }
+    bool timed = e->training && sk_layout_timed(e->l);
+    if (timed) sk_lower_commit(e);
     sk_inst *in = sk_lower_inst(e, SK_DO_STATS);
     in->out[0] = p->stats;
     in->out[1] = squares;
@@ -81,7 +88,7 @@ static void stats(sk_lowering *e)
     bool local = sk_layout_any_local(e->l) && e->training;
     int beside = exact ? -1 : noise; /* exact ones are integers too */
     if (local) reduce_replica(e, p->stats, beside, "loss and norm");
-    else if (p->n_ranks > 1) reduce_over(e, p->world, p->stats, beside, "loss and norm");
+    else if (p->n_ranks > 1 && !timed) reduce_over(e, p->world, p->stats, beside, "loss and norm");
     if (exact) reduce_replica(e, squares, noise, "squares");
     int all = local ? reduce_all(e, p->stats, "stats of all", "loss and norm of all") : -1;
     int exact_all =
@@ -129,24 +136,73 @@ static bool has_pass(const sk_param_plan *q, int pass)
     return true;
 }
 
-/* Is there such a pass over any parameter of the graph, on any rank; and is there one before it
- * that leaves sums? */
-static bool any_pass(const sk_compile_opts *o, int pass, bool sums)
+static bool has(const sk_optim *o, int pass)
 {
-    for (int g = 0; g <= o->n_groups; g++) {
-        const sk_optim *x = g ? o->groups[g - 1].optim : o->optim;
-        int n = 0;
-        while (x->pass[n]) n++;
-        if (n > pass && (!sums || x->n_sums)) return true;
-    }
-    return false;
+    int n = 0;
+    while (o->pass[n]) n++;
+    return n > pass;
 }
 
-/* A pass reads the totals of the pass before in[1] and leaves its own sums in out[1].  The bias of
- * a router is updated in the first pass. */
-static void one_pass(sk_lowering *e, int pass, int before, int after)
+/* Does such a pass over any parameter of the graph, on any rank, leave totals?  Bit 1: maxima among
+ * them. */
+static unsigned totals_of(const sk_compile_opts *o, int pass)
+{
+    unsigned are = 0;
+    for (int g = 0; g <= o->n_groups; g++) {
+        const sk_optim *x = g ? o->groups[g - 1].optim : o->optim;
+        if (has(x, pass) && sk_optim_totals(x, pass)) are |= x->maxima ? 3 : 1;
+    }
+    return are;
+}
+
+static bool any_pass(const sk_compile_opts *o, int pass)
+{
+    bool any = false;
+    for (int g = 0; g <= o->n_groups; g++) any |= has(g ? o->groups[g - 1].optim : o->optim, pass);
+    return any;
+}
+
+/* A buffer of the totals of a pass: an entry for every one of n parameters.  Maxima lie behind the
+ * sums, in f64 in any order. */
+static int totals(sk_lowering *e, unsigned are, int64_t n)
+{
+    int64_t sums = n * SK_MAX_SUM * (e->l->canonical ? 2 : 1);
+    if (!are) return -1;
+    return numbers(e, "sums", e->l->canonical ? SK_I64 : SK_F64,
+                   sums + (are & 2 ? n * SK_MAX_SUM : 0));
+}
+
+static int part_of_totals(sk_lowering *e, int all, sk_dtype type, int64_t from, int64_t n)
+{
+    int part = numbers(e, e->p->bufs.v[all].name, type, n);
+    e->p->bufs.v[part].within = all;
+    e->p->bufs.v[part].part_at = from * 8;
+    return part;
+}
+
+/* Totals of a replica, over its ranks. */
+static void join_totals(sk_lowering *e, int all, bool maxima)
+{
+    if (all < 0 || sk_layout_timed(e->l)) return; /* there each rank counts all by itself */
+    if (!maxima) {
+        reduce_replica(e, all, -1, "sums of the optimizer");
+        return;
+    }
+    const sk_buffer b = e->p->bufs.v[all];
+    int64_t most = b.box.size[0] / (e->l->canonical ? 3 : 2), sums = b.box.size[0] - most;
+    if (e->p->n_ranks == 1) return;
+    reduce_replica(e, part_of_totals(e, all, b.type, 0, sums), -1, "sums of the optimizer");
+    e->totals_by = SK_MAXIMUM;
+    reduce_replica(e, part_of_totals(e, all, SK_F64, sums, most), -1, "maxima of the optimizer");
+    e->totals_by = SK_SUM;
+}
+
+/* A pass reads the totals of the pass before in[1] and leaves its own in out[1].  The bias of a
+ * router is updated in the first pass. */
+static void one_pass(sk_lowering *e, int pass, int before, int after, bool maxima)
 {
     sk_program *p = e->p;
+    int sends = e->opts->optim->sends ? e->opts->optim->n_first : -1;
     e->at.sync = sk_sent_due(e, pass);
     if (after >= 0) sk_lower_inst(e, SK_DO_ZERO)->out[0] = after;
     for (int group = 0; group <= e->opts->n_groups; group++) /* a launch takes those of one group */
@@ -154,13 +210,13 @@ static void one_pass(sk_lowering *e, int pass, int before, int after)
             const sk_param_plan *q = &p->params.v[i];
             if (q->group != group || !has_pass(q, pass) || sk_lower_is_late(e, i)) continue;
             sk_inst *in = sk_lower_pass(e, i, pass);
-            in->in[1] = q->optim->n_sums ? before : -1;
-            in->out[1] = q->optim->n_sums && q->optim->pass[pass + 1] ? after : -1;
-            if (q->optim->sends && pass > q->optim->n_first)
+            in->in[1] = pass && sk_optim_totals(q->optim, pass - 1) ? before : -1;
+            in->out[1] = sk_optim_totals(q->optim, pass) ? after : -1;
+            if (sends >= 0 && pass > sends && sk_optim_kind(q->optim, pass) == SK_STEP_SENT)
                 in->in[2 + q->n_state] = e->sums_sent[i];
         }
-    if (e->opts->optim->sends && pass == e->opts->optim->n_first) sk_lower_sent(e);
-    if (after >= 0) reduce_replica(e, after, -1, "sums of the optimizer");
+    if (pass == sends) sk_lower_sent(e);
+    join_totals(e, after, maxima);
     e->at.sync = (sk_step_due){0};
 }
 
@@ -263,16 +319,15 @@ void sk_lower_update(sk_lowering *e)
     e->at.layer = 0;
     stats(e);
     if (p->async) return; /* tasks have updated already */
+    sk_lower_push(e);
     sk_lower_keep_factors(e);
     int64_t n = 0; /* an entry for every parameter of the graph, so that ranks agree on it */
     for (int i = 0; i < e->g->tensors.n; i++) n += e->g->tensors.v[i]->role == SK_PARAM;
     int first = -1;
-    for (int pass = 0, before = -1; any_pass(e->opts, pass, false); pass++) {
-        bool sums = any_pass(e->opts, pass + 1, true);
-        int after = !sums             ? -1
-                    : e->l->canonical ? numbers(e, "sums", SK_I64, n * SK_MAX_SUM * 2)
-                                      : numbers(e, "sums", SK_F64, n * SK_MAX_SUM);
-        one_pass(e, pass, before, after);
+    for (int pass = 0, before = -1; any_pass(e->opts, pass); pass++) {
+        unsigned are = totals_of(e->opts, pass);
+        int after = totals(e, are, n);
+        one_pass(e, pass, before, after, are & 2);
         before = after;
         if (!pass) first = after;
     }

@@ -17,8 +17,9 @@
 /* --- live ranges --- */
 
 typedef struct lives {
-    int *first, *last; /* by buffer; -1: never */
-    int *arrives;      /* by instruction, of sends: when the message has been received */
+    int *first, *last;       /* by buffer; -1: never */
+    const sk_step_due *turn; /* by buffer: in which steps of a synchronisation alone */
+    int *arrives;            /* by instruction, of sends: when the message has been received */
 } lives;
 
 static void use(const sk_program *p, lives *l, int buf, int pc)
@@ -81,7 +82,7 @@ static void see_use(void *ctx, int *buf, unsigned how)
 static sk_status find_lives(const sk_program *p, sk_arena *a, lives *l)
 {
     *l = (lives){sk_many(a, int, p->bufs.n + 1), sk_many(a, int, p->bufs.n + 1),
-                 sk_many(a, int, p->insts.n + 1)};
+                 sk_buffer_turns(p, a), sk_many(a, int, p->insts.n + 1)};
     memset(l->first, -1, sizeof(int) * (size_t)p->bufs.n);
     memset(l->last, -1, sizeof(int) * (size_t)p->bufs.n);
     for (int pc = 0; pc < p->insts.n; pc++)
@@ -183,6 +184,7 @@ static sk_status born(const sk_program *p, const lives *l, const spans *fixed, a
     for (int k = 0; k < set->n; k++) {
         const sk_buffer *c = &p->bufs.v[set->v[k]];
         if (at >= place(p, c) + c->bytes || place(p, c) >= at + b->bytes) continue;
+        if (sk_turns_differ(&l->turn[i], &l->turn[set->v[k]])) continue;
         if (!in_place(p, l, set->v[k], i)) return overlap(p, b->name, c->name, b->offset);
     }
     *sk_push(a, set) = i;

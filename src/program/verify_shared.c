@@ -137,7 +137,7 @@ static void see_wait(watch *w, int pc)
 static sk_status see(watch *w, int pc)
 {
     const sk_inst *in = &w->p->insts.v[pc];
-    for (int i = 0; i < SK_MAX_IN; i++) SK_TRY(see_read(w, pc, in->in[i]));
+    for (int i = 0; i < SK_MAX_OPERANDS; i++) SK_TRY(see_read(w, pc, in->in[i]));
     for (int o = 0; o < SK_MAX_OUT; o++) SK_TRY(see_write(w, pc, o));
     if (in->act == SK_DO_START) SK_TRY(see_start(w, pc));
     if (in->act == SK_DO_WAIT) see_wait(w, pc);

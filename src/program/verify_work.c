@@ -122,7 +122,7 @@ static sk_status code_fits(const sk_program *p, int pc)
                    p->rank, pc, sk_act_row_of(in)->name, code->name, code->bytes, times, rows, row);
 }
 
-/* And what was received encoded is decoded. */
+/* And what was received encoded is decoded, or travels on along another axis (coded_sums.c). */
 static sk_status codes_fit(const sk_program *p, sk_arena *a)
 {
     char *decoded = sk_many(a, char, p->bufs.n + 1);
@@ -132,9 +132,15 @@ static sk_status codes_fit(const sk_program *p, sk_arena *a)
         SK_TRY(code_fits(p, pc));
         if (act == SK_DO_DECODE) decoded[p->insts.v[pc].in[0]]++;
     }
+    char *sent = sk_many(a, char, p->bufs.n + 1);
     for (int i = 0; i < p->calls.n; i++)
         for (int s = 0; p->calls.v[i].type == SK_U8 && s < p->calls.v[i].n_segs; s++)
-            if (decoded[p->calls.v[i].segs[s].dst] != 1)
+            if (p->calls.v[i].segs[s].src != p->calls.v[i].segs[s].dst)
+                sent[p->calls.v[i].segs[s].src] = 1;
+    for (int i = 0; i < p->calls.n; i++)
+        for (int s = 0; p->calls.v[i].type == SK_U8 && s < p->calls.v[i].n_segs; s++)
+            if (!(sent[p->calls.v[i].segs[s].dst] && !decoded[p->calls.v[i].segs[s].dst]) &&
+                decoded[p->calls.v[i].segs[s].dst] != 1)
                 return sk_fail(SK_EBUG,
                                "P8: rank %d: '%s' comes by call %d and is decoded %d times",
                                p->rank, p->bufs.v[p->calls.v[i].segs[s].dst].name, i,

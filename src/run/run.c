@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "device/blas_setup.h"
 #include "run/backend.h"
+#include "run/timed.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,9 @@ static sk_status other_program(const sk_run *r, int rank, uint64_t theirs, uint6
 /* Same model, layout and version everywhere, before the first step. */
 static sk_status handshake(sk_run *r)
 {
-    uint64_t mine = sk_program_hash(r->p), first = mine;
+    uint64_t mine = sk_program_hash(r->p), first;
+    if (sk_layout_timed(&r->p->layout)) mine ^= sk_timed_places(r->p);
+    first = mine;
     atomic_store(&r->line->hash, mine);
     atomic_store(&r->line->state, 1);
     SK_TRY(sk_comm_small_bcast(r->comm, &first, sizeof first));
@@ -131,6 +134,7 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
     r->heaps = h;
     r->opts = *o;
     r->loss_scale = 1;
+    r->stale_from = -1;
     r->phase = p->phases - 1;
     r->timeout_s = o->timeout_s > 0 ? o->timeout_s : DEFAULT_TIMEOUT_S;
     r->line = sk_heaps_rank_state(h, slot);
@@ -138,6 +142,9 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
     if (sk_heap_bytes(h, slot) < p->heap_bytes)
         return sk_fail(SK_EBUG, "rank %d: the heap has %lld bytes, the plan %lld", p->rank,
                        (long long)sk_heap_bytes(h, slot), (long long)p->heap_bytes);
+    if (sk_layout_timed(&p->layout) && !o->alone && !o->commit.seal)
+        return sk_fail(SK_ECONF, "layout: sync=backup and sync=ssp are for skein train, which "
+                                 "records what time decides; leave sync out");
     SK_TRY(sk_blas_reserve(p->threads));
     atomic_store(&r->line->pid, (long long)getpid());
     atomic_store(&r->line->step, -1);
@@ -240,7 +247,8 @@ static sk_status execute(sk_run *r, int from, int to)
     sk_assert(0 <= from && from <= to && to <= r->p->insts.n);
     r->waited = r->copied = r->uncovered = 0;
     r->wire_device = 0;
-    r->skip = r->full = false;
+    r->skip = r->full = r->late = false;
+    r->set = 0;
     if (r->disk) SK_TRY(sk_disk_settle(r->disk));
     r->wire_then = sk_comm_bytes_sent(r->comm);
     for (int k = 0; k < r->p->n_ranks; k++) r->sent_then[k] = sk_comm_sends(r->comm, k);
@@ -260,7 +268,7 @@ static sk_status execute(sk_run *r, int from, int to)
 static void join_phase(sk_step_out *to, const sk_step_out *x)
 {
     if (!x->finite) to->loss = x->loss, to->grad_norm = x->grad_norm;
-    to->finite = x->finite;
+    to->finite &= x->finite;
     to->again = x->again;
     to->seconds += x->seconds;
     to->waited += x->waited;
@@ -269,14 +277,38 @@ static void join_phase(sk_step_out *to, const sk_step_out *x)
     to->wire += x->wire;
 }
 
-/* All ranks see the same sums: they end alike. */
+/* Time decides who makes the step.  A rank that was there shows what it was. */
+static sk_status run_timed(sk_run *r, sk_step_out *out)
+{
+    sk_quorum_begin(r->comm, r->step);
+    r->watches = true;
+    SK_TRY(execute(r, 0, r->p->n_train));
+    r->watches = false;
+    r->out.late = r->late;
+    r->out.dropped = r->p->n_ranks - __builtin_popcount(r->set);
+    *out = r->out;
+    if (!r->late) sk_quorum_changed(r->comm, r->step + 1, out, sizeof *out);
+    return SK_OK;
+}
+
+static sk_status run_stale(sk_run *r, const sk_step_in *in, sk_step_out *out)
+{
+    sk_stale_begin(r, in);
+    SK_TRY(execute(r, 0, r->p->n_train));
+    *out = r->out;
+    return sk_stale_end(r, out);
+}
+
+/* All ranks see the same sums: they end alike.  A replica that skips a step alone goes on, since
+ * the last phase is the one that synchronises it with others. */
 static sk_status run_phases(sk_run *r, sk_step_out *out)
 {
     for (r->phase = 0; r->phase < r->p->phases; r->phase++) {
+        r->bad_phase = r->phase && r->skip;
         SK_TRY(execute(r, 0, r->p->n_train));
         if (r->phase) join_phase(out, &r->out);
         else *out = r->out;
-        if (!out->finite || out->again) return SK_OK;
+        if ((!out->finite || out->again) && !r->p->apart) return SK_OK;
     }
     return SK_OK;
 }
@@ -290,6 +322,8 @@ sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out)
     r->momentum = in->momentum;
     r->loss_scale = in->loss_scale > 0 ? in->loss_scale : 1;
     r->validation = false;
+    if (sk_layout_backup(&r->p->layout) >= 0) return run_timed(r, out);
+    if (sk_layout_stale(&r->p->layout) >= 0) return run_stale(r, in, out);
     SK_TRY(run_phases(r, out));
     r->pending = r->p->late && !r->skip;
     return SK_OK;

@@ -33,6 +33,19 @@ typedef struct sk_knobs {
     int64_t warmup;     /* updates in which the rate rises, linearly: sk_piece.warmup */
 } sk_knobs;
 
+/* With sync=backup:B: which ranks commit a step, told by the one whose gradient completes the set,
+ * before anybody acts on it; and as a replay has it (bit r: rank r).  With sync=ssp:S: the turns of
+ * a step of this rank (comm/turns.h), told while it has the second; and as a replay has them.  What
+ * is imposed may be NULL, or return 0 or false. */
+enum { SK_TURN_READ, SK_TURN_UPDATE, SK_N_TURNS };
+typedef struct sk_commit_opts {
+    sk_status (*seal)(void *ctx, int64_t step, unsigned set);
+    unsigned (*imposed)(void *ctx, int64_t step);
+    sk_status (*updated)(void *ctx, int64_t step, const int64_t turn[SK_N_TURNS], int64_t ahead);
+    bool (*imposed_turns)(void *ctx, int64_t step, int64_t turn[SK_N_TURNS]);
+    void *ctx;
+} sk_commit_opts;
+
 typedef struct sk_run_opts {
     sk_fill *fill;
     void *fill_ctx;
@@ -64,6 +77,7 @@ typedef struct sk_run_opts {
      * by tests. */
     void (*before)(void *ctx, const sk_run *r, int64_t batch, int pc);
     void *before_ctx;
+    sk_commit_opts commit;
 } sk_run_opts;
 
 typedef struct sk_step_in {
@@ -89,6 +103,8 @@ typedef struct sk_step_out {
     int64_t wire; /* bytes that this rank moved to others, counted: sk_comm_bytes_sent */
     bool finite;  /* loss and norm are numbers; if not, no update was made, on any rank */
     bool again;   /* no_drops or no_full applied: no update was made, on any rank */
+    bool late;    /* others have made the step without this rank: sk_run_catch_up */
+    int dropped;  /* ranks without which the step was made */
 } sk_step_out;
 
 /* All ranks call it together; it compares the hashes of their programs before it returns. */
@@ -107,6 +123,14 @@ sk_status sk_run_pull(sk_run *r);
 /* One kept buffer, which may be of a kind that those leave out: gradients, extras. */
 sk_status sk_run_pull_buffer(sk_run *r, int buf);
 sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out);
+/* After a step that this rank was late for: takes weights and optimizer state from a rank that was
+ * not, and fills `missed` with what the steps since then were, this one first; there is room for
+ * SK_MOST_MISSED. */
+enum { SK_MOST_MISSED = 64 };
+sk_status sk_run_catch_up(sk_run *r, sk_step_out *missed, int *n);
+/* With sync=ssp: all ranks together take the newest weights; *updates are those of all ranks so
+ * far, and *tokens, on rank 0, what no step of it has told yet.  Otherwise it does nothing. */
+sk_status sk_run_settle(sk_run *r, int64_t *updates, double *tokens);
 /* Of a run that is alone: executes from instruction *pc up to the first one that waits for other
  * ranks, that one included, or to the end of the training step (*pc is n_train).  Updates happen,
  * at a learning rate of zero. */

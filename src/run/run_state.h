@@ -42,7 +42,8 @@ struct sk_run {
     double timeout_s;       /* longest wait for a peer or a background worker */
     double waited, copied, uncovered;
     int64_t wire_then;     /* bytes that sk_comm had sent before the section began */
-    int64_t wire_device;   /* bytes that the device itself sent in this section */
+    int64_t wire_device;   /* bytes that the device itself sent in this section, or that this rank
+                              took from the memory of another one */
     float scale;           /* of gradients: 1 / tokens, times the factor of clipping */
     double momentum;       /* sk_step_in.momentum */
     double lr, loss_scale; /* gradients are multiplied by loss_scale, so that small ones survive */
@@ -50,8 +51,14 @@ struct sk_run {
     int phase;             /* of the step: below sk_program.phases */
     int64_t batch;         /* the step whose data are read */
     bool validation, skip; /* skip: this step makes no update */
+    bool bad_phase;        /* an earlier phase of this step was not finite */
     bool pending;          /* the step before left gradients for a late optimizer */
     bool full;             /* packed results did not fit: run/cpu/pack_bits.h */
+    bool watches, late;    /* sync=backup: looks whether others have made the step; they have */
+    unsigned set;          /* the ranks that made this step; 0: all */
+    double committed[SK_N_SUMS]; /* the sums of the graph over these */
+    int64_t turn[SK_N_TURNS];    /* sync=ssp: of this step */
+    int64_t stale_from;          /* the first step of this training; -1: not known yet */
     sk_step_out out;
     double partial[SK_THREADS_MAX][SK_MAX_SUM];
     sk_exact exact[SK_THREADS_MAX];
@@ -75,6 +82,12 @@ bool sk_run_keeps(const sk_program *p, int buf);
 static inline int64_t sk_run_updates(const sk_run *r)
 {
     return r->step * r->p->n_updates + r->shift;
+}
+/* Has this step the gradient of all replicas?  `from`: the first that has not. */
+static inline bool sk_run_together(const sk_run *r, int64_t from)
+{
+    return r->p->kinds ? sk_step_kind(r->p->kinds, r->step) == SK_STEP_DENSE && from
+                       : r->step < from;
 }
 static inline bool sk_run_due(const sk_run *r, const sk_inst *in)
 {

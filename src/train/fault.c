@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct fault {
     char what[8], first[8];
@@ -47,12 +48,27 @@ static int place(const fault *f, const sk_program *p, int *buf)
     return p->n_train - 1;
 }
 
+/* "slow:20:1:4": rank 1 takes 20 ms longer for every fourth step. */
+static void be_slow(const fault *f, const sk_run *r, int64_t batch, int pc)
+{
+    int buf = -1;
+    long every = *f->first ? strtol(f->first, NULL, 10) : 1;
+    if (pc != sk_fault_at(sk_run_program(r), false, &buf) || (batch + 1) % (every > 1 ? every : 1))
+        return;
+    usleep((useconds_t)(1000 * f->batch));
+}
+
 static void before(void *ctx, const sk_run *r, int64_t batch, int pc)
 {
     fault f;
     int buf = -1;
     (void)ctx;
-    if (!read_fault(&f) || batch + 1 != f.batch) return;
+    if (!read_fault(&f)) return;
+    if (!strcmp(f.what, "slow")) {
+        be_slow(&f, r, batch, pc);
+        return;
+    }
+    if (batch + 1 != f.batch) return;
     if (pc != place(&f, sk_run_program(r), &buf) || buf < 0) return;
     float bad = strcmp(f.what, "inf") ? NAN : INFINITY;
     sk_dtype type = sk_run_program(r)->bufs.v[buf].type;

@@ -62,6 +62,7 @@ typedef struct sk_job {
     sk_every ckpt_every;           /* never: only at the end */
     int64_t ckpt_keep;             /* 0: all */
     char resume[PATH_MAX];         /* "": no; "auto": newest in the run directory; a path */
+    char replay[PATH_MAX];         /* run whose commits.jsonl is imposed: --replay; "": none */
     int64_t ranks;
     char algorithm[256];  /* of collectives (coll/pins.h); "auto": chosen by cost */
     char links[PATH_MAX]; /* file of links between ranks (coll/links.h); "": all of a kind alike */
@@ -70,6 +71,7 @@ typedef struct sk_job {
     /* Not asked for but found, where another launcher started the ranks: */
     const int *host_of;           /* rank -> host; NULL: one host */
     const struct sk_costs *costs; /* alike on all ranks; NULL: the preset */
+    bool all_told;                /* no training loop runs it: sk_compile_opts.all_told */
     bool stays_here;              /* a budget may not take anything out of the device */
     int64_t log_every, val_every, val_batches, sample_every; /* 0: never; -1: choose */
     int64_t dropless; /* 1: a step in which an expert was full is run again with room for all */

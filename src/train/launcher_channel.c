@@ -7,19 +7,19 @@
 void sk_channel_decide(sk_channel *c, int64_t step, sk_decision d)
 {
     sk_assert(step >= 0);
-    atomic_store(&c->decision[step & 1].steps, d.steps);
-    atomic_store(&c->decision[step & 1].stop, d.stop);
-    atomic_store(&c->decision[step & 1].save, d.save);
-    atomic_store(&c->decision[step & 1].phase, d.phase);
+    atomic_store(&c->decision[step % SK_CHANNEL_DECISIONS].steps, d.steps);
+    atomic_store(&c->decision[step % SK_CHANNEL_DECISIONS].stop, d.stop);
+    atomic_store(&c->decision[step % SK_CHANNEL_DECISIONS].save, d.save);
+    atomic_store(&c->decision[step % SK_CHANNEL_DECISIONS].phase, d.phase);
 }
 
 sk_decision sk_channel_decision(sk_channel *c, int64_t step)
 {
     sk_assert(step >= 0);
-    return (sk_decision){.steps = atomic_load(&c->decision[step & 1].steps),
-                         .stop = atomic_load(&c->decision[step & 1].stop) != 0,
-                         .save = atomic_load(&c->decision[step & 1].save) != 0,
-                         .phase = atomic_load(&c->decision[step & 1].phase)};
+    return (sk_decision){.steps = atomic_load(&c->decision[step % SK_CHANNEL_DECISIONS].steps),
+                         .stop = atomic_load(&c->decision[step % SK_CHANNEL_DECISIONS].stop) != 0,
+                         .save = atomic_load(&c->decision[step % SK_CHANNEL_DECISIONS].save) != 0,
+                         .phase = atomic_load(&c->decision[step % SK_CHANNEL_DECISIONS].phase)};
 }
 
 /* Only records of steps are dropped at once; for the rest a slow console is waited for, up to a

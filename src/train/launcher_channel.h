@@ -3,10 +3,11 @@
  * It lies beside the heaps (sk_heaps_extra) and holds three things:
  *
  * Decisions that must be alike on all ranks.  Rank 0 writes the decision for the end of step k
- * before it begins step k, into slot k mod 2; every rank reads it when it has done step k.  A step
+ * before it begins step k, into slot k mod 64; every rank reads it when it has done step k.  A step
  * contains a sum over all ranks, so the decision is there by then; and rank 0 cannot begin step
- * k + 2, which would overwrite the slot, before all ranks have begun step k + 1.  So a decision
- * costs no communication, and takes effect one step late.
+ * k + 2 before all ranks have begun step k + 1.  So a decision costs no communication, and takes
+ * effect one step late.  Where time decides who makes a step, who completes it decides
+ * (loop_timed.c), and no rank is 64 steps behind (comm/quorum.h).
  *
  * The phases of a save: the name of the checkpoint, and whether it was begun.
  *
@@ -23,7 +24,7 @@
 
 #include <stdatomic.h>
 
-enum { SK_CHANNEL_RECORDS = 1024, SK_WHY = 256 };
+enum { SK_CHANNEL_RECORDS = 1024, SK_CHANNEL_DECISIONS = 64, SK_WHY = 256 };
 
 typedef struct sk_decision {
     int64_t steps; /* of the whole training; 0: not known yet */
@@ -59,6 +60,7 @@ typedef struct sk_record {
     double gain;                  /* of AdaScale; 0: off */
     bool noise;                   /* these were measured: train.noise */
     sk_backward_sums backward;    /* train.backward */
+    int dropped;                  /* ranks whose gradients the step was made without */
     int64_t skipped, left_out;    /* so far: steps that changed nothing, skipped batches */
     int64_t batch;                /* samples of this step; 0: it never changes */
     sk_nvml gpu;                  /* of rank 0, at most a few seconds old; bytes 0: not known */
@@ -69,7 +71,12 @@ typedef struct sk_channel {
     struct {
         atomic_llong steps;
         atomic_int stop, save, phase;
-    } decision[2];
+    } decision[SK_CHANNEL_DECISIONS];
+    atomic_int save_wished; /* by rank 0, where another rank decides: loop_timed.c */
+    struct {                /* sync=ssp: behind so many steps all ranks meet, to save or to stop */
+        atomic_llong at;
+        atomic_int stop, save;
+    } meeting;
     struct {
         char name[SK_CKPT_NAME];
         bool begun;

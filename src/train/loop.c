@@ -79,6 +79,7 @@ static sk_status write_trace(sk_loop *l)
 /* The run may have rolled back afterwards. */
 static sk_status finish(sk_loop *l)
 {
+    SK_TRY(sk_loop_tell(l));
     if (l->s->job->trace && l->done > l->t->step) SK_TRY(write_trace(l));
     if (l->s->has_val && l->s->job->val_every && l->validated != l->done)
         SK_TRY(sk_loop_validate(l));
@@ -109,6 +110,7 @@ static sk_status train(sk_loop *l)
     SK_TRY(sk_loop_detect_gpus(l));
     SK_TRY(sk_setup_rates(l->s->job, l->t->steps, &l->lr_schedule));
     SK_TRY(sk_loop_first_weights(l));
+    SK_TRY(sk_loop_open_log(l));
     if (!l->rank) l->channel->began = sk_now();
     l->started = sk_now();
     l->clock_rate = sk_fault_clock();
@@ -142,10 +144,12 @@ sk_status sk_loop_rank(const sk_training *t, int rank)
                  .tried = -1,
                  .saved = -1,
                  .rollback_step = -1,
+                 .commit_log.fd = -1,
                  .metrics.fd = -1};
     sk_status st = train(&l);
     if (st && st != SK_ESTOP) report_failure(&l, st);
     sk_metrics_close(&l.metrics);
+    sk_commit_log_close(&l.commit_log);
     sk_loop_close_run(&l);
     sk_arena_end(&l.arena);
     return st;

@@ -97,6 +97,7 @@ static sk_status pull_model(sk_loop *l)
 
 sk_status sk_loop_export(sk_loop *l, const char *name, sk_record_kind kind)
 {
+    SK_TRY(sk_loop_settle(l));
     SK_TRY(pull_model(l));
     SK_TRY(sk_run_barrier(l->run));
     if (is_remote(l, l->rank)) SK_TRY(send_model(l));

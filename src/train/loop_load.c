@@ -60,7 +60,7 @@ static sk_status open_metrics(sk_loop *l)
     sk_metrics_close(&l->metrics);
     SK_TRY(sk_metrics_open(&l->metrics, path, most_bytes(l), l->done));
     if (*l->metrics.aside) sk_loop_note(l, SK_REC_WARN, aside_text(l));
-    return SK_OK;
+    return sk_loop_is_timed(l) ? sk_commit_log_cut(l->t->dir, l->done) : SK_OK;
 }
 
 /* Everything a checkpoint has.  A loss scale that it does not have stays as it is. */

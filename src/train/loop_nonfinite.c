@@ -124,11 +124,21 @@ static sk_status roll_back(sk_loop *l, int64_t step, const char *what)
  */
 static bool is_async(const sk_loop *l) { return l->own->async; }
 
-static sk_status bad_numbers(sk_loop *l, const sk_step_out *out)
+/* Of replicas that run apart, whose they are. */
+static const char *numbers_of(sk_loop *l, int64_t step, const sk_step_out *out)
 {
-    const char *what = sk_print(&l->arena, "step %lld: loss %g, norm of the gradient %g",
-                                (long long)l->done + 1, out->loss, out->grad_norm);
-    if (l->scale.policy == SK_ROLLBACK) return roll_back(l, l->done, what);
+    const char *whose = "";
+    if (sk_loop_apart(l) && step >= l->own->replicas_from)
+        whose = sk_print(&l->arena, " of replica %d",
+                         sk_layout_replica_of(&l->own->layout, l->own->coord));
+    return sk_print(&l->arena, "step %lld%s: loss %g, norm of the gradient %g", (long long)step + 1,
+                    whose, out->loss, out->grad_norm);
+}
+
+static sk_status bad_numbers(sk_loop *l, int64_t step, const sk_step_out *out)
+{
+    const char *what = numbers_of(l, step, out);
+    if (l->scale.policy == SK_ROLLBACK) return roll_back(l, step, what);
     return sk_fail(SK_ENUM, "%s; they must be finite. %s; the newest checkpoint is %s. %s", what,
                    is_async(l)
                        ? "Stages update asynchronously within a step: weights were changed, and no "
@@ -137,21 +147,29 @@ static sk_status bad_numbers(sk_loop *l, const sk_step_out *out)
                    newest(l), hint(l));
 }
 
-/* All ranks see the same sums, and so decide alike. */
-sk_status sk_loop_check_numbers(sk_loop *l, const sk_step_out *out)
+/* All ranks see the same sums, and so decide alike; of replicas that run apart rank 0 is told the
+ * sums, when the step has long been skipped. */
+sk_status sk_loop_check_numbers(sk_loop *l, int64_t step, const sk_step_out *out)
 {
     double before = l->scale.value;
+    bool alone = sk_loop_apart(l) && step >= l->own->replicas_from;
     if (!sk_loss_scale_step(&l->scale, out->loss, out->finite) || (!out->finite && is_async(l)))
-        return bad_numbers(l, out);
+        return bad_numbers(l, step, out);
     if (out->finite || l->rank) return SK_OK;
+    const char *who = alone ? "the replica whose numbers they are" : "all ranks";
     sk_loop_note(l, SK_REC_WARN,
-                 sk_print(&l->arena,
-                          "step %lld: loss %g, norm of the gradient %g: skipped by all ranks%s",
-                          (long long)l->done + 1, out->loss, out->grad_norm,
+                 sk_print(&l->arena, "step %lld: loss %g, norm of the gradient %g: skipped by %s%s",
+                          (long long)step + 1, out->loss, out->grad_norm, who,
                           l->scale.value < before
                               ? sk_print(&l->arena, ", the loss scale is now %g", l->scale.value)
                               : ""));
     return SK_OK;
+}
+
+/* Whatever others have: this rank ends the run if it is to end. */
+sk_status sk_loop_own_numbers(sk_loop *l, const sk_step_out *out)
+{
+    return out->finite || l->scale.policy == SK_SKIP ? SK_OK : bad_numbers(l, l->done, out);
 }
 
 sk_status sk_loop_bad_state(sk_loop *l, const char *what)

@@ -52,7 +52,8 @@ static sk_run_opts run_opts(sk_loop *l, sk_flight_book *book)
                      .host_of = l->t->host_of,
                      .device = job->device,
                      .no_memory = sk_fits_device,
-                     .no_memory_ctx = (void *)l->s};
+                     .no_memory_ctx = (void *)l->s,
+                     .commit = sk_loop_commit_opts(l)};
     sk_fault_arm(&o, l->rank);
     return o;
 }
@@ -158,6 +159,7 @@ sk_status sk_loop_change_layout(sk_loop *l)
     int next = sk_loop_next_phase(l);
     int64_t batch = l->s->job->batch, samples = sk_loop_samples(l);
     if (next == l->phase) return SK_OK;
+    SK_TRY(sk_loop_tell(l));
     SK_TRY(sk_run_pull(l->run));
     SK_TRY(move_to(l, next));
     sk_loop_close_run(l);

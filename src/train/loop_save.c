@@ -135,6 +135,8 @@ sk_status sk_loop_save(sk_loop *l)
     sk_channel *channel = l->channel;
     sk_status st = SK_OK;
     sk_rank_report w;
+    SK_TRY(sk_loop_settle(l));
+    SK_TRY(sk_loop_tell(l));
     SK_TRY(sk_run_pull(l->run));
     SK_TRY(check_state(l, &w));
     if (*w.why) return sk_loop_bad_state(l, w.why);

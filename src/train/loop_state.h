@@ -5,6 +5,8 @@
  *     loop_peak.c       GPUs, and the peak flops that MFU is over
  *     loop_load.c       what a run begins from: init, a model directory, a checkpoint
  *     loop_step.c       a step, its decision, its report; validation
+ *     loop_timed.c      whose gradients make a step: the log, its replay, a rank that was late
+ *     loop_replicas.c   replicas that run apart: when they meet, and what they tell each other
  *     loop_nonfinite.c  numbers that are not finite: stop, skip, roll back
  *     loop_save.c       checkpoints
  *     loop_export.c     model directories, for samples and for others
@@ -16,6 +18,7 @@
 
 #include "run/flight.h"
 #include "run/run.h"
+#include "train/commit_log.h"
 #include "train/loop.h"
 #include "train/loss_scale.h"
 #include "train/lr_schedule.h"
@@ -24,6 +27,12 @@
 #include "train/save_interval.h"
 
 struct sk_rank_report; /* loop_save.c */
+
+typedef struct sk_loop_told { /* a step that was done */
+    sk_step_in in;
+    sk_step_out out;
+    double seconds, at; /* it took; sk_now() at its end */
+} sk_loop_told;
 
 typedef struct sk_loop {
     const sk_training *t;
@@ -54,7 +63,12 @@ typedef struct sk_loop {
     int64_t tried;        /* the step of the last save that was tried, alike on all ranks */
     int64_t saved;        /* rank 0: the step of the newest checkpoint; -1: none */
     double tokens;
-    int64_t updates;        /* of the optimizer */
+    int64_t updates;      /* of the optimizer */
+    sk_loop_told *untold; /* loop_replicas.c: steps whose numbers other replicas do not know yet */
+    int n_untold;
+    int64_t meeting;        /* the step behind which ranks meet next */
+    int64_t met;            /* rank 0: the step of the last meeting */
+    double met_at;          /* rank 0: when it was over */
     double started;         /* when the loop began */
     double second_at;       /* when its second step began */
     sk_tensor_shard *boxes; /* parameters first, then state */
@@ -67,6 +81,8 @@ typedef struct sk_loop {
     double clock_rate;              /* how fast that clock runs: 1 except in tests */
     double step_s;                  /* the last step took */
     bool told_late;                 /* the warning about late saves was given */
+    sk_commit_log commit_log;       /* sync=backup */
+    sk_commits replay;              /* and what is replayed; n 0: nothing */
     sk_metrics metrics;             /* rank 0 */
     bool on_gpu;
     sk_nvml gpu;       /* rank 0: as it was at `gpu_polled` */
@@ -109,10 +125,35 @@ sk_status sk_loop_load_state(sk_loop *l, const sk_training *t);
 sk_status sk_loop_execute(sk_loop *l, const sk_step_in *in, sk_step_out *out);
 sk_status sk_loop_step(sk_loop *l);
 sk_status sk_loop_decision(sk_loop *l, sk_decision *d);
+sk_decision sk_loop_decide(const sk_loop *l); /* rank 0: as things are now */
+/* What is told of a step whose numbers are those of all ranks: tokens, files, the record. */
+sk_status sk_loop_account(sk_loop *l, const sk_loop_told *x);
 sk_status sk_loop_validate(sk_loop *l);
 
+/* What a step reads; and all that follows a step: its numbers, counts and report. */
+sk_step_in sk_loop_step_in(sk_loop *l);
+sk_status sk_loop_end_step(sk_loop *l, const sk_loop_told *x);
+
+/* loop_timed.c */
+bool sk_loop_is_timed(const sk_loop *l);
+bool sk_loop_is_stale(const sk_loop *l);       /* sync=ssp */
+sk_status sk_loop_settle(sk_loop *l);          /* where all ranks meet; else nothing */
+sk_decision sk_loop_meeting(const sk_loop *l); /* in place of a decision: behind this step */
+sk_commit_opts sk_loop_commit_opts(sk_loop *l);
+sk_status sk_loop_open_log(sk_loop *l);
+/* The step that began at `start`, and perhaps others, were made without this rank. */
+sk_status sk_loop_catch_up(sk_loop *l, double start);
+
+/* loop_replicas.c */
+bool sk_loop_apart(const sk_loop *l);
+sk_status sk_loop_keep_step(sk_loop *l, const sk_loop_told *x); /* until it is told */
+sk_status sk_loop_tell(sk_loop *l);                             /* all that is untold */
+/* The decision behind the step, if ranks meet there; else that nothing changes. */
+sk_status sk_loop_meet(sk_loop *l, sk_decision *d);
+
 /* loop_nonfinite.c.  The run may have rolled back afterwards: l->rollbacks tells. */
-sk_status sk_loop_check_numbers(sk_loop *l, const sk_step_out *out);
+sk_status sk_loop_check_numbers(sk_loop *l, int64_t step, const sk_step_out *out);
+sk_status sk_loop_own_numbers(sk_loop *l, const sk_step_out *out); /* of a replica that is apart */
 sk_status sk_loop_bad_state(sk_loop *l, const char *what);
 
 /* loop_save.c */

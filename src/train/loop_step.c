@@ -29,7 +29,7 @@ static int64_t choose_steps(const sk_loop *l)
 }
 
 /* A save that would become due while the step runs comes after it. */
-static void decide(sk_loop *l)
+sk_decision sk_loop_decide(const sk_loop *l)
 {
     sk_decision d = {.steps = l->lr_schedule.steps, .stop = sk_heaps_stop_asked(l->t->heaps)};
     d.save =
@@ -38,14 +38,17 @@ static void decide(sk_loop *l)
     const sk_relayout *x = l->t->setup->relayout;
     if (x && x->by_noise)
         d.phase = sk_batch_next(&l->noise, l->s->job->batch, l->done - l->changed, l->phase, x->n);
-    sk_channel_decide(l->channel, l->done, d);
+    return d;
 }
 
 /* The decision on the step just done; a new number of steps is told to the console. */
 sk_status sk_loop_decision(sk_loop *l, sk_decision *d)
 {
-    *d = sk_channel_decision(l->channel, l->done - 1);
-    if (l->t->wire) SK_TRY(sk_comm_small_bcast(sk_run_comm(l->run), d, sizeof *d));
+    if (sk_loop_apart(l)) SK_TRY(sk_loop_meet(l, d));
+    else if (sk_loop_is_stale(l)) *d = sk_loop_meeting(l);
+    else *d = sk_channel_decision(l->channel, l->done - 1);
+    if (l->t->wire && !sk_loop_apart(l))
+        SK_TRY(sk_comm_small_bcast(sk_run_comm(l->run), d, sizeof *d));
     l->want = d->phase;
     if (l->lr_schedule.steps || !d->steps) return SK_OK;
     l->lr_schedule.steps = d->steps;
@@ -104,18 +107,20 @@ static bool changes_batch(const sk_loop *l)
     return x && x->batches;
 }
 
-static void report(sk_loop *l, const sk_step_out *out, const sk_step_in *in, double seconds)
+static void report(sk_loop *l, const sk_loop_told *x)
 {
+    const sk_step_out *out = &x->out;
+    const sk_step_in *in = &x->in;
     sk_choices c = {.aux = out->aux,
                     .drops = out->drops,
                     .all = l->s->choices,
                     .twice = l->fallback != NULL,
                     .again = out->again};
     double peak = l->channel->peak;
-    bool works = !sk_idle(l->own); /* else its clock says nothing about a step */
+    bool works = !sk_idle(l->own) && !out->late; /* else its clock says nothing about a step */
     sk_loop_poll_gpu(l);
     sk_record r = {.kind = SK_REC_STEP,
-                   .step = l->done,
+                   .step = in->step + 1,
                    .loss = out->loss,
                    .grad_norm = out->grad_norm,
                    .lr = in->lr * l->s->shown_rate,
@@ -124,12 +129,13 @@ static void report(sk_loop *l, const sk_step_out *out, const sk_step_in *in, dou
                    .skipped = l->scale.skipped,
                    .left_out = l->skipped_batches.n,
                    .tokens = out->tokens,
-                   .seconds = seconds,
-                   .at = sk_now(),
+                   .dropped = out->dropped,
+                   .seconds = x->seconds,
+                   .at = x->at,
                    .waited = out->waited,
                    .copied = out->copied,
                    .uncovered = out->uncovered,
-                   .mfu = peak > 0 && works ? l->s->flops / seconds / peak : 0,
+                   .mfu = peak > 0 && works ? l->s->flops / x->seconds / peak : 0,
                    .batch = changes_batch(l) ? l->s->job->batch : 0,
                    .gpu = l->gpu};
     report_noise(l, &r);
@@ -173,40 +179,74 @@ static void count(sk_loop *l, const sk_step_out *out)
     if (out->again) atomic_fetch_add(&l->t->fallback_stats->again, 1);
 }
 
-sk_status sk_loop_step(sk_loop *l)
+sk_status sk_loop_account(sk_loop *l, const sk_loop_told *x)
 {
-    int64_t each = l->own->n_updates, at = (int64_t)l->progress;
+    measure_noise(l, &x->out);
+    l->tokens += x->out.tokens;
+    SK_TRY(sk_loop_backward_file(l, &x->in, &x->out));
+    if (l->rank) return SK_OK;
+    count(l, &x->out);
+    report(l, x);
+    return SK_OK;
+}
+
+/* Of the optimizer.  A replica that skips a step alone counts it like the others, so that all have
+ * made as many. */
+static void count_updates(sk_loop *l, const sk_step_out *out)
+{
+    bool alone = sk_loop_apart(l) && l->done >= l->own->replicas_from;
+    if (out->finite || alone) l->updates += l->own->n_updates;
+}
+
+sk_step_in sk_loop_step_in(sk_loop *l)
+{
+    int64_t at = (int64_t)l->progress;
     l->gain = gain(l);
-    sk_step_in in = {.step = l->done,
-                     .lr = l->gain * sk_lr_at(&l->lr_schedule, at) *
-                           sk_batch_rate(l->t->setup->job, l->s->job->batch),
-                     .momentum = l->s->has_momentum ? sk_lr_momentum(&l->lr_schedule, at) : 0,
-                     .shift = l->updates - l->done * each,
-                     .loss_scale = l->scale.value,
-                     .ahead = sk_batch_of_step(&l->skipped_batches, l->done) - l->done};
-    sk_step_out out = {0};
-    if (l->done == l->t->step + 1) l->second_at = sk_now();
-    if (!l->rank) decide(l);
-    double start = sk_now();
-    SK_TRY(sk_loop_execute(l, &in, &out));
-    double seconds = l->step_s = sk_now() - start;
+    return (sk_step_in){.step = l->done,
+                        .lr = l->gain * sk_lr_at(&l->lr_schedule, at) *
+                              sk_batch_rate(l->t->setup->job, l->s->job->batch),
+                        .momentum = l->s->has_momentum ? sk_lr_momentum(&l->lr_schedule, at) : 0,
+                        .shift = l->updates - l->done * l->own->n_updates,
+                        .loss_scale = l->scale.value,
+                        .ahead = sk_batch_of_step(&l->skipped_batches, l->done) - l->done};
+}
+
+/* The run may have rolled back instead. */
+sk_status sk_loop_end_step(sk_loop *l, const sk_loop_told *x)
+{
     int rollbacks = l->rollbacks;
-    SK_TRY(sk_loop_check_numbers(l, &out));
+    if (sk_loop_apart(l)) SK_TRY(sk_loop_own_numbers(l, &x->out));
+    else SK_TRY(sk_loop_check_numbers(l, l->done, &x->out));
     if (l->rollbacks != rollbacks) return SK_OK;
-    if (l->done == l->t->step) {
+    if (l->done == l->t->step && !sk_loop_is_stale(l)) {
         SK_TRY(sk_loop_find_peak(l));
         sk_loop_report_memory(l);
     }
+    count_updates(l, &x->out);
     l->done++;
     l->progress += l->gain;
-    measure_noise(l, &out);
-    l->tokens += out.tokens;
-    if (out.finite) l->updates += each;
-    SK_TRY(sk_loop_backward_file(l, &in, &out));
-    if (l->rank) return SK_OK;
-    count(l, &out);
-    report(l, &out, &in, seconds);
-    return SK_OK;
+    return sk_loop_apart(l) ? sk_loop_keep_step(l, x) : sk_loop_account(l, x);
+}
+
+/* Where time decides who makes a step, rank 0 may only wish for a checkpoint: loop_timed.c. */
+static void decide(sk_loop *l)
+{
+    sk_decision d = sk_loop_decide(l);
+    if (!sk_loop_is_timed(l)) sk_channel_decide(l->channel, l->done, d);
+    else if (d.save) atomic_store(&l->channel->save_wished, 1);
+}
+
+sk_status sk_loop_step(sk_loop *l)
+{
+    sk_loop_told x = {.in = sk_loop_step_in(l)};
+    if (l->done == l->t->step + 1) l->second_at = sk_now();
+    if (!l->rank && !sk_loop_apart(l)) decide(l);
+    double start = sk_now();
+    SK_TRY(sk_loop_execute(l, &x.in, &x.out));
+    if (x.out.late) return sk_loop_catch_up(l, start);
+    x.at = sk_now();
+    x.seconds = l->step_s = x.at - start;
+    return sk_loop_end_step(l, &x);
 }
 
 /* val.stop_loss, val.stop_accuracy: alike on all ranks, since each has the sums of all. */
@@ -221,6 +261,8 @@ sk_status sk_loop_validate(sk_loop *l)
     const sk_feed *f = &l->s->val_feed;
     int64_t n = (f->end + f->batch - 1) / f->batch;
     double loss = 0, tokens = 0, right = 0;
+    SK_TRY(sk_loop_settle(l));
+    SK_TRY(sk_loop_tell(l));
     SK_TRY(sk_run_mean(l->run));
     for (int64_t i = 0; i < n; i++) {
         sk_step_out out = {0};

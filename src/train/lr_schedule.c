@@ -51,6 +51,17 @@ double sk_lr_at(const sk_lr_schedule *r, int64_t step)
     return r->part->rate(&n);
 }
 
+int64_t sk_lr_first_fall(const sk_lr_schedule *r)
+{
+    double before = sk_lr_at(r, 0);
+    for (int64_t step = 1; step < r->steps; step++) {
+        double rate = sk_lr_at(r, step);
+        if (rate < before) return step;
+        before = rate;
+    }
+    return -1;
+}
+
 double sk_lr_momentum(const sk_lr_schedule *r, int64_t step)
 {
     sk_assert(step >= 0 && r->part);

@@ -69,6 +69,9 @@ typedef struct sk_lr_schedule {
 const sk_lr *sk_lr_named(const char *name); /* NULL: there is none */
 sk_status sk_lr_find(const char *name, const sk_lr **out);
 double sk_lr_at(const sk_lr_schedule *r, int64_t step); /* step counts from 0 */
+/* The first step whose rate is below that of the step before it; -1: there is none, or the number
+ * of steps is not known. */
+int64_t sk_lr_first_fall(const sk_lr_schedule *r);
 /* The momentum of the step; 0: that of the optimizer. */
 double sk_lr_momentum(const sk_lr_schedule *r, int64_t step);
 

@@ -180,6 +180,12 @@ static void print_momentum(const sk_record *r, char *to, size_t size)
     if (r->momentum > 0) snprintf(to, size, ",\"momentum\":%.9g", r->momentum);
 }
 
+static void print_dropped(const sk_record *r, char *to, size_t size)
+{
+    *to = 0;
+    if (r->dropped) snprintf(to, size, ",\"dropped\":%d", r->dropped);
+}
+
 static void print_batch(const sk_record *r, char *to, size_t size)
 {
     *to = 0;
@@ -196,10 +202,11 @@ bool sk_metrics_batch(sk_metrics *m, int64_t done, int64_t batch)
 
 bool sk_metrics_step(sk_metrics *m, const sk_record *r, double tokens, const sk_choices *c)
 {
-    char line[1024], batch[32], experts[128], momentum[40], copies[64], noise[128], gpu[96],
-        mfu[32] = "null", backward[240];
+    char line[1024], batch[32], dropped[32], experts[128], momentum[40], copies[64], noise[128],
+        gpu[96], mfu[32] = "null", backward[240];
     double s = r->seconds > 0 ? r->seconds : 1e-9;
     print_batch(r, batch, sizeof batch);
+    print_dropped(r, dropped, sizeof dropped);
     print_choices(c, experts, sizeof experts);
     print_momentum(r, momentum, sizeof momentum);
     print_copies(r, copies, sizeof copies);
@@ -210,11 +217,11 @@ bool sk_metrics_step(sk_metrics *m, const sk_record *r, double tokens, const sk_
     snprintf(line, sizeof line,
              "{\"step\":%lld,\"loss\":%s,\"grad_norm\":%s,\"lr\":%s,\"tokens\":%.0f,\"ms\":%.4g,"
              "\"tok_s\":%.5g,\"mfu\":%s,\"mem_bytes\":%lld,\"exposed_pct\":%.3g,\"scale\":%.9g,"
-             "\"skipped\":%lld,\"left_out\":%lld%s%s%s%s%s%s%s}\n",
+             "\"skipped\":%lld,\"left_out\":%lld%s%s%s%s%s%s%s%s}\n",
              (long long)r->step, json(r->loss).s, json(r->grad_norm).s, json(r->lr).s, tokens,
              1e3 * s, r->tokens / s, mfu, (long long)m->mem_bytes, 100 * r->waited / s, r->scale,
-             (long long)r->skipped, (long long)r->left_out, batch, experts, momentum, copies, noise,
-             backward, gpu);
+             (long long)r->skipped, (long long)r->left_out, batch, dropped, experts, momentum,
+             copies, noise, backward, gpu);
     return put(m, line);
 }
 

@@ -44,6 +44,12 @@
  * the samples of the step.  Before the first step with another batch there is a line of its own,
  * with the number of steps done: {"step":100,"batch":64}.
  *
+ * And one with sync=backup, of a step that some ranks were late for:
+ *
+ *     "dropped":1
+ *
+ * how many; commits.jsonl has which (commit_log.h).
+ *
  * And one with train.backward, as far as it is asked for (backward_outputs.h):
  *
  *     "sample_norm_mean":0.071,"sample_norm_max":0.12,"sample_variance":3.1,

@@ -108,8 +108,9 @@ sk_status sk_relayout_all_here(const sk_setup *s, const char *key)
 
 static bool shares_weights(const sk_layout *l) { return l->replica; }
 
-/* A move copies what owners have, and each replica has weights of its own. */
-static sk_status no_sync(const sk_setup *s)
+/* A move copies what owners have, and each replica has weights of its own: they stay where they are
+ * if only the batch changes. */
+static sk_status no_sync(const sk_setup *s, bool layouts)
 {
     if (s->optim && s->optim->sends)
         return sk_fail(SK_ECONF,
@@ -117,7 +118,7 @@ static sk_status no_sync(const sk_setup *s)
                        "run whose layout changes would send it along another axis; choose adamw, "
                        "or stop and resume with the other layout",
                        s->optim->name);
-    if (!sk_layout_any_local(&s->layout)) return SK_OK;
+    if (!layouts || !sk_layout_any_local(&s->layout)) return SK_OK;
     return sk_fail(SK_ECONF,
                    "replicas have weights of their own, and a run whose layout changes moves those "
                    "of one; leave out '%s', or stop and resume with the other layout",
@@ -151,7 +152,7 @@ static sk_status make_setup(sk_setup *s, const char *layout, int64_t batch, sk_s
     *out = sk_new(s->arena, sk_setup);
     SK_TRY(sk_setup_program(s->arena, job, true, *out));
     SK_TRY(sk_relayout_all_here(*out, "layout")); /* in_phase() names the key */
-    SK_TRY(no_sync(*out));
+    SK_TRY(no_sync(*out, *s->job->relayout != 0));
     return no_replica(*out);
 }
 
@@ -319,7 +320,7 @@ sk_status sk_relayout_plan(sk_setup *s)
     l->batches = b.n > 0;
     l->by_noise = b.n && sk_batch_by_noise(s->job);
     sk_push(s->arena, l)->setup = s;
-    SK_TRY(no_sync(s));
+    SK_TRY(no_sync(s, *s->job->relayout != 0));
     SK_TRY(no_replica(s));
     SK_TRY(sk_relayout_all_here(s, asked_by(s)));
     SK_TRY(read_layouts(s, &x));

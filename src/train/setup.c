@@ -392,6 +392,33 @@ static sk_status check_device(const sk_job *job)
     return sk_fail(SK_ECONF, "device is '%s'; cpu, cuda, or a GPU such as cuda:0 is needed", d);
 }
 
+/* sync=postlocal:H@decay: replicas begin with the step whose rate is the first to fall. */
+static sk_status place_decay(sk_setup *s)
+{
+    sk_lr_schedule rates;
+    int64_t steps = s->job->time_limit > 0 ? 0 : s->job->steps;
+    for (int a = 0; a < s->layout.mesh.n; a++) {
+        sk_axis_sync *x = &s->layout.sync[a];
+        if (x->from != SK_SYNC_AT_DECAY) continue;
+        SK_TRY(sk_setup_rates(s->job, steps, &rates));
+        x->from = sk_lr_first_fall(&rates);
+        if (x->from > 0) continue;
+        if (!steps)
+            return sk_fail(SK_ECONF,
+                           "layout: sync=%s:%d@decay goes by the learning rate of a number of "
+                           "steps, and train.time=%g leaves that open; train.steps=N is needed, or "
+                           "a step, as in %s:%d@2000",
+                           x->name, x->every, s->job->time_limit, x->name, x->every);
+        return sk_fail(
+            SK_ECONF,
+            "layout: sync=%s:%d@decay begins where the learning rate falls, and with "
+            "optim.schedule=%s it never does in %lld steps; say a step, as in %s:%d@%lld",
+            x->name, x->every, s->job->schedule, (long long)steps, x->name, x->every,
+            (long long)(steps + 1) / 2);
+    }
+    return SK_OK;
+}
+
 sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out)
 {
     *out = (sk_setup){.arena = a, .job = job};
@@ -401,7 +428,9 @@ sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out)
     SK_TRY(check_schedule(out));
     sk_graph_init(&out->graph, a);
     SK_TRY(make_layout(out));
+    SK_TRY(place_decay(out));
     SK_TRY(check_order(out));
+    SK_TRY(sk_setup_check_timed(out));
     SK_TRY(make_graph(out));
     return job->budget ? sk_budget_choose(out) : SK_OK;
 }

@@ -95,6 +95,8 @@ sk_status sk_setup_fill_shifted(const sk_setup *s, int64_t shift, const char *in
 sk_status sk_setup_fill(void *ctx, const char *input, sk_dtype type, const sk_extent *box,
                         int64_t step, bool validation, void *to);
 
+/* timed_fits.c: what cannot be where time decides whose gradients count. */
+sk_status sk_setup_check_timed(const sk_setup *s);
 /* group_checks.c: groups that cannot be are refused; what else is to be told of them
  * (train/idle.h); sk_setup.shown_rate and has_momentum. */
 sk_status sk_setup_check_groups(const sk_setup *s);

@@ -4,6 +4,7 @@
 #include "program/class_program.h"
 #include "train/backward_outputs.h"
 #include "train/fallback.h"
+#include "train/loss_scale.h"
 #include "train/relayout.h"
 
 #include <string.h>
@@ -28,6 +29,9 @@ sk_compile_opts sk_setup_opts(const sk_setup *s)
                              .state_type = s->job->state_dtype,
                              .late = s->job->late,
                              .noise = s->job->noise,
+                             .all_told = s->job->all_told ||
+                                         sk_nonfinite_find(s->job->nonfinite) == SK_ROLLBACK ||
+                                         *s->job->backward != 0,
                              .matrix_work = sk_matrix_work_find(s->job->matrix_work),
                              .ema = s->job->ema,
                              .gpu = on_gpu(s->job)};

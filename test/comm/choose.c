@@ -68,26 +68,40 @@ static sk_coll_ask ask_for(sk_coll_kind kind, int n, int hosts)
 
 static bool may(const sk_coll *c, const sk_coll_ask *a)
 {
-    bool order = c->order == SK_ORDER_TREE || !sk_kind_sums(a->kind);
+    bool order = sk_coll_order(c, a) == SK_ORDER_TREE || !sk_kind_sums(a->kind);
     return order && !c->native && !c->packs && !c->adasum && c->price && sk_coll_can(c, a);
 }
 
-static void one_choice(const sk_costs *c, const sk_coll_ask *a, int hosts, int64_t bytes)
+/* Of one algorithm, with every degree vector of up to three. */
+static void least_of(const sk_costs *c, int i, sk_coll_ask a, int round, int hosts, int64_t bytes,
+                     double *least, int *best)
+{
+    for (int d = 2; sk_coll_parts[i]->degrees && round < 3 && d <= a.n; d++) {
+        sk_coll_ask one = a;
+        one.degrees |= (uint64_t)d << 8 * round;
+        if (sk_degrees_product(one.degrees) > a.n) break;
+        least_of(c, i, one, round + 1, hosts, bytes, least, best);
+    }
+    if (!may(sk_coll_parts[i], &a)) return;
+    double price = sk_call_price(c, i, &a, hosts, bytes);
+    check(isfinite(price) && price > 0, "a price", price, 1);
+    if (price < *least) *least = price, *best = i;
+}
+
+static void one_choice(const sk_costs *c, sk_coll_ask *a, int hosts, int64_t bytes)
 {
     double seconds = -1, least = INFINITY;
     int best = SK_NO_CHOICE, found = sk_choose(c, a, hosts, SK_SUM, bytes, &seconds);
+    if (found >= 0)
+        check(seconds == sk_call_price(c, found, a, hosts, bytes), "the price of the choice", 0, 1);
+    a->degrees = 0;
     if (hosts < 2) {
         check(found == SK_BUILTIN, "one host: in the heaps", found, SK_BUILTIN);
         check(seconds == sk_shm_price(c, a->kind, a->n, bytes), "its price", seconds, 0);
         return;
     }
-    for (int i = 0; sk_coll_parts[i]; i++) {
-        if (!may(sk_coll_parts[i], a)) continue;
-        double price = sk_call_price(c, i, a, hosts, bytes);
-        check(isfinite(price) && price > 0, "a price", price, 1);
-        if (price < least) least = price, best = i;
-    }
-    check(found == best && seconds == least, "the cheapest", found, best);
+    for (int i = 0; sk_coll_parts[i]; i++) least_of(c, i, *a, 0, hosts, bytes, &least, &best);
+    check(seconds == least && found >= 0, "the cheapest", found, best);
 }
 
 static void grid(const sk_costs *c)
@@ -99,6 +113,34 @@ static void grid(const sk_costs *c)
                 sk_coll_ask a = ask_for(kinds[k], members[i], hosts);
                 for (int s = 0; s < COUNT(sizes); s++) one_choice(c, &a, hosts, sizes[s]);
             }
+}
+
+/* What is known to be sparse goes in streams between hosts, the sparser the cheaper; as streams
+ * become full, as dense vectors.  It is the cheapest of all degrees. */
+static void sparse(void)
+{
+    const sk_costs *c = &sk_costs_preset;
+    for (int n = 2; n <= 32; n += 2) {
+        double before = 0;
+        int packed = 0, dense = 0;
+        for (double fill = 1e-5; fill <= 1; fill *= 1.7) {
+            sk_coll_ask a = {.kind = SK_ALLREDUCE, .n = n, .fill = fill, .wide = 2}, b = a;
+            double seconds = 0, least = INFINITY;
+            int at = sk_choose(c, &a, n, SK_SUM, 64 << 20, &seconds), best = 0;
+            check(at >= 0 && seconds >= before, "fuller is dearer", seconds, before);
+            before = seconds;
+            packed += sk_coll_parts[at]->packs;
+            dense += !sk_coll_parts[at]->packs;
+            check(!dense || !sk_coll_parts[at]->packs, "dense from some fill on", fill, n);
+            b.fill = 0;
+            for (int i = 0; sk_coll_parts[i]; i++) least_of(c, i, b, 0, n, 64 << 20, &least, &best);
+            check(seconds <= least, "never dearer than dense", seconds, least);
+        }
+        check(packed && dense, "streams and dense vectors", packed, dense);
+        sk_coll_ask here = {.kind = SK_ALLREDUCE, .n = n, .fill = 0.3, .wide = 2};
+        int at = sk_choose(c, &here, 1, SK_SUM, 64 << 20, NULL);
+        check(at == SK_BUILTIN, "one host, and not sparse", at, SK_BUILTIN);
+    }
 }
 
 /* Uneven hosts, or members in another order: no axes, everything may leave the host. */
@@ -175,21 +217,24 @@ static double slope(const sk_costs *c, const sk_coll_ask *a, int hosts, int alg)
 
 /* Larger vectors never get an algorithm that moves more, but for the bytes that hide in a gap
  * between rounds; returns how often the choice changes. */
-static int along_sizes(const sk_costs *c, const sk_coll_ask *a, int hosts)
+static int along_sizes(const sk_costs *c, sk_coll_ask *a, int hosts)
 {
     int switches = 0, last = sk_choose(c, a, hosts, SK_SUM, 0, NULL);
+    double more = slope(c, a, hosts, last);
     for (int64_t bytes = 1; bytes < (int64_t)1 << 32; bytes *= 2) {
+        uint64_t degrees = a->degrees;
         int now = sk_choose(c, a, hosts, SK_SUM, bytes, NULL);
-        double less = slope(c, a, hosts, now), more = slope(c, a, hosts, last);
+        double less = slope(c, a, hosts, now);
         check(less <= more * (1 + 1e-3), "larger and moves more", less, more);
-        switches += now != last;
+        switches += now != last || degrees != a->degrees;
+        more = less;
         last = now;
     }
     return switches;
 }
 
 /* The first size whose algorithm moves least. */
-static int64_t switch_point(const sk_costs *c, const sk_coll_ask *a, int hosts)
+static int64_t switch_point(const sk_costs *c, sk_coll_ask *a, int hosts)
 {
     int large = sk_choose(c, a, hosts, SK_SUM, (int64_t)1 << 40, NULL);
     int64_t at = 1;
@@ -221,9 +266,10 @@ static void switches(void)
             check(switch_point(&narrow, &a, hosts) <= at, "dear bytes: earlier", 0, 1);
             for (int s = 0; s < COUNT(sizes); s++) {
                 int now = sk_choose(&base, &a, hosts, SK_SUM, sizes[s], NULL);
+                double usual = fixed(&base, &a, hosts, now);
                 int dear = sk_choose(&slow, &a, hosts, SK_SUM, sizes[s], NULL);
-                check(fixed(&base, &a, hosts, dear) <= fixed(&base, &a, hosts, now) * (1 + 1e-12),
-                      "dear messages: fewer", 0, 1);
+                check(fixed(&base, &a, hosts, dear) <= usual * (1 + 1e-12), "dear messages: fewer",
+                      0, 1);
             }
         }
     check(seen > 0, "switch points", seen, 1);
@@ -242,7 +288,9 @@ static void show(void)
         for (int s = 0; s < COUNT(bytes); s++) {
             double seconds = 0;
             int alg = sk_choose(&sk_costs_preset, &a, hosts, SK_SUM, bytes[s], &seconds);
-            printf(" %s %.0f us |", sk_algorithm_name(alg), 1e6 * seconds);
+            char degrees[SK_DEGREES_TEXT];
+            printf(" %s%s %.0f us |", sk_algorithm_name(alg), sk_degrees_print(a.degrees, degrees),
+                   1e6 * seconds);
         }
         printf("\n");
     }
@@ -282,8 +330,9 @@ static void heaps(void)
 
 static int pinned(const char *name)
 {
+    uint64_t degrees = 0;
     int pin = 99;
-    must(sk_pin_find("comm.algorithm", name, &pin), name);
+    must(sk_pin_find("comm.algorithm", name, &pin, &degrees), name);
     return pin;
 }
 
@@ -292,6 +341,7 @@ static void pins(void)
     const sk_costs *c = &sk_costs_preset;
     sk_coll_ask two = ask_for(SK_ALLREDUCE, 4, 2), here = ask_for(SK_ALLREDUCE, 4, 1);
     sk_coll_ask swap = ask_for(SK_ALLTOALL, 4, 2), lone = ask_for(SK_ALLTOALL, 1, 1);
+    uint64_t degrees = 0;
     int alg = 99, pin = 99;
     check(pinned("") == SK_PIN_NONE && pinned("auto") == SK_PIN_NONE, "no pin", 0, 1);
     check(pinned("shm") == SK_BUILTIN, "shm", pinned("shm"), SK_BUILTIN);
@@ -309,8 +359,18 @@ static void pins(void)
             "ring does not do alltoall", "these do: ", "direct");
     must(sk_choose_call(c, pinned("ring"), &lone, 1, SK_SUM, 64, &alg), "alone");
     check(alg == SK_BUILTIN, "alone", alg, SK_BUILTIN);
-    REFUSED(sk_pin_find("comm.algorithm", "rign", &pin), SK_EUSAGE, "'rign' is unknown", "'ring'",
-            "skein list coll");
+    two.degrees = 0x0404;
+    REFUSED(sk_choose_call(c, pinned("butterfly"), &two, 2, SK_SUM, 64, &alg), SK_ECONF,
+            "butterfly:4x4 is for 16 ranks, and this allreduce has 4", "half of it");
+    two.degrees = 0x0202;
+    must(sk_choose_call(c, pinned("butterfly"), &two, 2, SK_SUM, 64, &alg), "degrees");
+    check(two.degrees == 0x0202, "degrees that are pinned stay", (double)two.degrees, 0x0202);
+    must(sk_pin_find("k", "sparse:4x2", &pin, &degrees), "degrees");
+    check(degrees == 0x0204 && pin == pinned("sparse"), "sparse:4x2", (double)degrees, 0x0204);
+    REFUSED(sk_pin_find("k", "ring:4x2", &pin, &degrees), SK_EUSAGE, "ring takes no degrees");
+    REFUSED(sk_pin_find("k", "sparse:4x1", &pin, &degrees), SK_EUSAGE, "degrees of 2 to 255");
+    REFUSED(sk_pin_find("comm.algorithm", "rign", &pin, &degrees), SK_EUSAGE, "'rign' is unknown",
+            "'ring'", "skein list coll");
 }
 
 /* Adasum is a sum of its own: its algorithms do it, and nothing else. */
@@ -516,6 +576,16 @@ static void some_pins(void)
     check(sk_pins_of(&p, SK_ALLREDUCE, -1) == SK_PIN_NONE, "no axis", 0, 1);
     check(sk_pins_of(&p, SK_ALLGATHER, 1) == pinned("bruck"), "kind of any axis", 0, 1);
     check(sk_pins_of(&p, SK_BROADCAST, 0) == pinned("direct"), "all others", 0, 1);
+    must(sk_pins_read("k", "butterfly:4x2, all-reduce/dp: sparse:2x8, all-gather: ring", axes, 2,
+                      &p),
+         "degrees");
+    check(sk_pins_of(&p, SK_ALLREDUCE, 0) == pinned("sparse") &&
+              sk_pins_degrees(&p, SK_ALLREDUCE, 0) == 0x0802,
+          "degrees of kind and axis", 0, 1);
+    check(sk_pins_of(&p, SK_ALLREDUCE, 1) == pinned("butterfly") &&
+              sk_pins_degrees(&p, SK_ALLREDUCE, 1) == 0x0204,
+          "degrees of all", 0, 1);
+    check(!sk_pins_degrees(&p, SK_ALLGATHER, 0), "a kind without", 0, 1);
     must(sk_pins_read("k", "auto", axes, 2, &p), "auto");
     check(!sk_pins_any(&p), "none", 0, 1);
     REFUSED(sk_pins_read("k", "all-redice: ring", axes, 2, &p), SK_EUSAGE, "'all-redice'",
@@ -652,6 +722,7 @@ int main(void)
     grid(&sk_costs_preset);
     grid(&cheap);
     grid(&dear);
+    sparse();
     uneven();
     prices();
     incast();

@@ -119,7 +119,8 @@ static void choices(void)
             least = fmin(least, sk_call_price(&free_links, i, &a, n, 1 << 20));
         }
         int at = sk_choose(&free_links, &a, n, SK_SUM, 1 << 20, &tree);
-        check(at >= 0 && sk_coll_parts[at]->order == SK_ORDER_TREE, "order of the tree", at, 0);
+        check(at >= 0 && sk_coll_order(sk_coll_parts[at], &a) == SK_ORDER_TREE, "order of the tree",
+              at, 0);
         a.any_order = true;
         at = sk_choose(&free_links, &a, n, SK_SUM, 1 << 20, &seconds);
         check(seconds == least && seconds <= tree, "the cheapest", seconds, least);

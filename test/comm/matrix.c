@@ -72,7 +72,10 @@ typedef struct trial { /* one case of the matrix */
     int algorithm, group, root, n_segs, salt;
     sk_dtype type;
     sk_reduce reduce;
-    bool in_place, sparse;
+    bool in_place;
+    int sparse; /* so many elements of PERIOD are not zero, others on each member; 0: all */
+    bool room;  /* and the call says how many that makes */
+    uint64_t degrees;
     int64_t dims[SEGS][3];
     sk_swap swap;
     int cells;                            /* 1: n is cut by cells, 2: n2, 3: both */
@@ -133,7 +136,7 @@ static int value(const trial *t, int k, int64_t e)
     int m = (int)(e % PERIOD);
     if (t->swap) return (int)((uint64_t)(e + t->salt) * 0x9E3779B97F4A7C15u >> 40) % 113 + k % 8;
     if (t->reduce == SK_ADASUM) k = 0; /* alike on all: then it has no effect */
-    if (t->sparse && m >= PERIOD / 3) return 0;
+    if (t->sparse && (m + 7 * k) % PERIOD >= t->sparse) return 0;
     int x = (m * 5 + k * 3 + t->salt) % 7;
     return t->type == SK_U8 ? x : x - 3;
 }
@@ -355,6 +358,7 @@ static void make(rank_ctx *c, trial *t, made *m)
                               .group = t->group,
                               .n_segs = t->n_segs,
                               .algorithm = t->algorithm,
+                              .degrees = t->degrees,
                               .root = t->root};
     for (int i = 0; i < t->n_segs; i++) {
         find_edges(&t->grid[i][0], t->dims[i][1], c->n, t->edge[i][0]);
@@ -364,6 +368,10 @@ static void make(rank_ctx *c, trial *t, made *m)
     for (int i = 0; i < t->n_segs; i++) fill_seg(c, t, m, i);
     for (int i = 0; i < c->n; i++) ranks[i] = t->group == REVERSED ? c->n - 1 - i : i;
     sk_coll_ask_for(t->kind, ranks, c->n, m->me, t->root, c->host_of, c->links, &ask);
+    ask.degrees = t->degrees;
+    for (int i = 0; t->room && i < t->n_segs; i++)
+        m->call->rows += (t->dims[i][0] * t->dims[i][1] * t->dims[i][2] / PERIOD + 1) * t->sparse;
+    ask.rows = m->call->rows;
     m->call->workspace_bytes = sk_coll_workspace(a, &ask, t->type, m->call->segs, t->n_segs);
     m->call->workspace = take(c, m->call->workspace_bytes) - c->heap;
     memset(c->heap + m->call->workspace, 0xa5, (size_t)m->call->workspace_bytes + GUARD);
@@ -489,7 +497,19 @@ static bool can(const rank_ctx *c, const trial *t)
     if (a->adasum && c->n == 1) return false; /* done in the heap, which has no Adasum */
     for (int i = 0; i < c->n; i++) ranks[i] = i;
     sk_coll_ask_for(t->kind, ranks, c->n, c->rank, t->root, c->host_of, c->links, &ask);
+    ask.degrees = t->degrees;
     return sk_coll_can(a, &ask);
+}
+
+/* Some degrees that n members can have, or none. */
+static uint64_t some_degrees(const rank_ctx *c, const trial *t, int k)
+{
+    static const char *const all[] = {"2x2", "4x2", "2x3", "4",   "2x2x2",
+                                      "3",   "8",   "4x3", "3x2", "5"};
+    trial one = *t;
+    for (int i = 0; sk_coll_parts[t->algorithm]->degrees && k % 3 && i < 10; i++)
+        if (sk_degrees_read(all[(i + k) % 10], &one.degrees) && can(c, &one)) return one.degrees;
+    return 0;
 }
 
 /* n rows that are all cells of a dim, or its second half, or its first. */
@@ -527,7 +547,10 @@ static void vary(const rank_ctx *c, trial *t, int64_t n, int k)
         t->type = SK_F64;
     t->salt = k;
     t->root = k % c->n;
-    t->sparse = a->packs && k % 3;
+    t->sparse = !a->packs || k % 3 == 0 ? 0 : k % 2 ? PERIOD / 3 : 1;
+    t->room = t->sparse && k % 4 < 2;
+    t->degrees = 0;
+    t->degrees = some_degrees(c, t, k);
     t->n_segs = t->kind == SK_ALLTOALLV ? 1 : 1 + (k % 5 == 4) * (1 + k % 2);
     for (int i = 0; i < t->n_segs; i++) {
         int64_t inner = k % 3 == 2 && n % 4 == 0 ? 4 : 1;
@@ -599,7 +622,7 @@ static void sum_tree(rank_ctx *c, int64_t n, float *want)
     sk_sum(SK_F32, SK_SUM, c->n, src, 1, dst, n);
 }
 
-static bool run_order(rank_ctx *c, int algorithm, int64_t n)
+static bool run_order(rank_ctx *c, int algorithm, uint64_t degrees, int64_t n)
 {
     trial t = {.kind = SK_ALLREDUCE,
                .algorithm = algorithm,
@@ -607,8 +630,10 @@ static bool run_order(rank_ctx *c, int algorithm, int64_t n)
                .in_place = algorithm % 2,
                .n_segs = 1,
                .salt = 7777,
+               .degrees = degrees,
                .dims = {{1, n, 1}}};
-    if (sk_coll_parts[algorithm]->order != SK_ORDER_TREE || !can(c, &t)) return true;
+    sk_coll_ask ask = {.kind = t.kind, .n = c->n, .degrees = degrees};
+    if (sk_coll_order(sk_coll_parts[algorithm], &ask) != SK_ORDER_TREE || !can(c, &t)) return true;
     made m;
     c->used = 0;
     make(c, &t, &m);
@@ -627,7 +652,11 @@ static bool run_order(rank_ctx *c, int algorithm, int64_t n)
 
 static void run_orders(rank_ctx *c)
 {
-    for (int a = 0; sk_coll_parts[a] && !c->failed; a++) run_order(c, a, 1000);
+    for (int a = 0; sk_coll_parts[a] && !c->failed; a++) {
+        const uint64_t degrees[] = {0, 0x0204, 0x0402, 0x020202, 0x0304, 0x0302, 0x04};
+        for (int d = 0; d < 7 && !c->failed; d++)
+            if (!d || sk_coll_parts[a]->degrees) run_order(c, a, degrees[d], 1000);
+    }
 }
 
 /* --- several at once --- */

@@ -1,6 +1,7 @@
 /* prove.c - every algorithm on 1 to 33 ranks, proved without a run; and what the prover must
  * refuse.
  *
+ * Algorithms that take degrees are asked with all vectors of up to three.
  * Each list is proved, its counted cost compared with the closed form, and for few
  * ranks also run by a small machine of this file's own, in random orders of
  * messages, apart and in place.  Then lists are spoiled at random.  A mutant that
@@ -42,12 +43,26 @@ static void each_root(sk_arena *a, const sk_coll *c, sk_coll_ask ask, visit *f)
     }
 }
 
+/* All degrees whose product is n at most. */
+static void each_degrees(sk_arena *a, const sk_coll *c, sk_coll_ask ask, int round, visit *f)
+{
+    for (int d = 2; round < 3 && d * sk_degrees_product(ask.degrees) <= ask.n; d++) {
+        sk_coll_ask one = ask;
+        one.degrees |= (uint64_t)d << 8 * round;
+        each_root(a, c, one, f);
+        each_degrees(a, c, one, round + 1, f);
+    }
+}
+
 static void each(sk_arena *a, int most, visit *f)
 {
     for (int i = 0; sk_coll_parts[i]; i++)
         for (int k = 0; k < SK_N_COLLS && sk_coll_parts[i]->build; k++)
-            for (int n = 1; n <= most; n++)
-                each_root(a, sk_coll_parts[i], (sk_coll_ask){.kind = (sk_coll_kind)k, .n = n}, f);
+            for (int n = 1; n <= most; n++) {
+                sk_coll_ask ask = {.kind = (sk_coll_kind)k, .n = n};
+                each_root(a, sk_coll_parts[i], ask, f);
+                if (sk_coll_parts[i]->degrees) each_degrees(a, sk_coll_parts[i], ask, 0, f);
+            }
 }
 
 static sk_steps *lists_of(sk_arena *a, const sk_coll *c, const sk_coll_ask *ask)
@@ -79,10 +94,11 @@ static void prove(sk_arena *a, const sk_coll *c, const sk_coll_ask *ask)
     if (same(is.rounds, want.rounds) && same(is.sent, want.sent) && same(is.summed, want.summed))
         return;
     bad++;
-    printf("%s %s on %d, root %d: counted %.6g rounds %.6g sent %.6g summed, the price says %.6g "
+    char degrees[SK_DEGREES_TEXT];
+    printf("%s%s %s on %d, root %d: counted %.6g rounds %.6g sent %.6g summed, the price says %.6g "
            "%.6g %.6g\n",
-           c->name, sk_coll_names[ask->kind], ask->n, ask->root, is.rounds, is.sent, is.summed,
-           want.rounds, want.sent, want.summed);
+           c->name, sk_degrees_print(ask->degrees, degrees), sk_coll_names[ask->kind], ask->n,
+           ask->root, is.rounds, is.sent, is.summed, want.rounds, want.sent, want.summed);
 }
 
 /* Pieces of a pipeline may be any number. */
@@ -123,7 +139,7 @@ static uint64_t given(int member, int chunk)
 /* A sum whose order can be seen where it matters: a + b is b + a, but (a + b) + c is another. */
 static uint64_t add(const machine *m, uint64_t a, uint64_t b)
 {
-    return m->c->order == SK_ORDER_TREE ? scramble(a + b) : a + b;
+    return sk_coll_order(m->c, &m->lists->ask) == SK_ORDER_TREE ? scramble(a + b) : a + b;
 }
 
 static uint64_t add_tree(const machine *m, const uint64_t *v, int n)
@@ -275,7 +291,8 @@ static uint64_t wanted(const machine *m, int me, int at)
     uint64_t v[FEW], sum = 0;
     int n = ask->kind == SK_SCAN ? me + 1 : m->n;
     for (int i = 0; i < n; i++) sum += v[i] = given(i, chunk);
-    if (sk_kind_sums(ask->kind)) return m->c->order == SK_ORDER_TREE ? add_tree(m, v, n) : sum;
+    if (sk_kind_sums(ask->kind))
+        return sk_coll_order(m->c, ask) == SK_ORDER_TREE ? add_tree(m, v, n) : sum;
     bool from_root = ask->kind == SK_BROADCAST || ask->kind == SK_SCATTER;
     return given(from_root ? ask->root : at, chunk);
 }

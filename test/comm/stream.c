@@ -1,14 +1,15 @@
 /* stream.c - the test of coll/sparse_stream.c and coll/adasum_kernel.c.
  *
  * Packed vectors come back to the bit for all types, rows, sizes and densities; their length is
- * the closed form of sparse_stream.h; every cut, every changed byte of the head and every bad row
- * number is refused or harmless.  Adasum meets its definition in long double, does not care which
- * operand comes first, and may write onto one.  Output: each failed check, then "stream: N checks,
- * N bad".
+ * the closed form of sparse_stream.h; the union of several is their dense sum to the bit; every
+ * cut, every changed byte of the head and every bad row number is refused or harmless.  Adasum
+ * meets its definition in long double, does not care which operand comes first, and may write onto
+ * one.  Output: each failed check, then "stream: N checks, N bad".
  */
 #include "base/rng.h"
 #include "coll/adasum_kernel.h"
 #include "coll/sparse_stream.h"
+#include "coll/sum_kernels.h"
 #include "lib/check.h"
 
 #include <stdlib.h>
@@ -73,6 +74,74 @@ static void edges(void)
     x[2] = 1; /* 2 (4 + 4) = 4 4: as long as dense, so dense */
     check(sk_stream_pack(SK_F32, x, 4, 1, p) == SK_STREAM_HEAD + 16);
     check(sk_stream_most(SK_BF16, 10, 4) == SK_STREAM_HEAD + 20);
+}
+
+/* --- sums --- */
+
+/* Small numbers, some of them -0, in rows that are there. */
+static void fill_numbers(sk_dtype type, char *x, int64_t n, int64_t row, double density)
+{
+    int64_t size = (int64_t)sk_dtype_size(type);
+    salt++;
+    memset(x, 0, (size_t)(n * size));
+    for (int64_t i = 0; i < n; i++) {
+        float v = (float)((int)(16 * uniform(MOST * 8 + i)) - 8) / 3;
+        if (uniform(i / row) >= density) continue;
+        if (uniform(2 * MOST * 8 + i) < 0.2) v = -0.0f;
+        if (type == SK_U8 || type == SK_I32 || type == SK_I64) x[i * size] = (char)(1 + i % 9);
+        else sk_convert(x + i * size, type, &v, SK_F32, 1);
+    }
+}
+
+/* The union of k vectors is their dense sum, to the bit; dense where that is as short. */
+static void one_merge(sk_dtype type, sk_reduce reduce, int k, int64_t n, int64_t row,
+                      double density)
+{
+    enum { STREAMS = 9 };
+    static char x[STREAMS][MOST * 8], packed[STREAMS][ROOM], got[ROOM + 1], y[MOST * 8];
+    static _Alignas(64) char want[MOST * 8];
+    const void *dense[STREAMS], *streams[STREAMS];
+    int64_t size = (int64_t)sk_dtype_size(type), most = sk_stream_most(type, n, row), used = 0;
+    for (int j = 0; j < k; j++) {
+        fill_numbers(type, x[j], n, row, j % 4 == 3 ? 1 - density : density);
+        int64_t bytes = sk_stream_pack(type, dense[j] = x[j], n, row, packed[j]);
+        streams[j] = packed[j];
+        check(sk_stream_bytes(type, packed[j], n, row) == bytes);
+        check(!sk_stream_check(type, packed[j], bytes + 3, n, row, &used) && used == bytes);
+    }
+    sk_sum(type, reduce, k, dense, 1, (void *[]){want}, n);
+    memset(got, 0xee, sizeof got);
+    int64_t bytes = sk_stream_merge(type, reduce, k, streams, n, row, got, most);
+    check(bytes >= SK_STREAM_HEAD && bytes <= most && got[bytes] == (char)0xee);
+    check(sk_stream_bytes(type, got, n, row) == bytes);
+    check(!sk_stream_unpack(type, got, bytes, y, n, row) && !memcmp(y, want, (size_t)(n * size)));
+    check(sk_stream_merge(type, reduce, k, streams, n, row, got, bytes - 1) == -1);
+    check(sk_stream_merge(type, reduce, k, streams, n, row, got, bytes) == bytes);
+}
+
+static void merges(void)
+{
+    static const int64_t row[] = {1, 3, 4, 64, 599}, size[] = {0, 1, 5, 64, 300, MOST};
+    static const double density[] = {0, 0.02, 0.2, 0.6};
+    static const sk_reduce reduces[] = {SK_SUM, SK_MAXIMUM, SK_MINIMUM};
+    for (int t = 0; t < SK_N_DTYPES; t++)
+        for (int r = 0; r < 3; r++)
+            for (int k = 1; k <= 9 && sk_sum_can((sk_dtype)t, reduces[r]); k++)
+                for (int i = 0; i < 5 * 6 * 4; i++)
+                    one_merge((sk_dtype)t, reduces[r], k, size[i % 6], row[i / 6 % 5],
+                              density[i / 30]);
+}
+
+static void rooms(void)
+{
+    check(sk_stream_room(SK_F32, 100, 1, 10) == SK_STREAM_HEAD + 80);
+    check(sk_stream_room(SK_F32, 100, 1, 50) == sk_stream_most(SK_F32, 100, 1));
+    check(sk_stream_room(SK_BF16, 100, 10, 3) == SK_STREAM_HEAD + 3 * 24);
+    check(sk_stream_room(SK_F32, 10, 4, 1000) == sk_stream_most(SK_F32, 10, 4));
+    float x[8] = {1, 0, 0, 0, 0, 0, 0, 2};
+    char p[64];
+    check(sk_stream_pack_into(SK_F32, x, 8, 1, p, SK_STREAM_HEAD + 15) == -1);
+    check(sk_stream_pack_into(SK_F32, x, 8, 1, p, SK_STREAM_HEAD + 16) == SK_STREAM_HEAD + 16);
 }
 
 /* --- bad input --- */
@@ -219,6 +288,8 @@ static void adasums(void)
 int main(void)
 {
     round_trips();
+    merges();
+    rooms();
     edges();
     make_good();
     bad_lengths();

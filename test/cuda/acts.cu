@@ -868,7 +868,8 @@ typedef struct twin {
     double sum[SK_MAX_SUM];
     float scalar[SK_MAX_SCALAR];
     size_t at_scalar;
-    size_t at_param, at_grad, at_state[SK_MAX_STATE], at_narrow, at_sum[2];
+    size_t at_param, at_grad, at_state[SK_MAX_STATE], at_narrow,
+        at_sum[SK_MAX_PASS]; /* maxima behind sums */
 } twin;
 
 enum { N_PARAMS = 9 };
@@ -964,7 +965,8 @@ static void twin_open(optim_case *c, int i)
     t->at_grad = keep(w, u->n, m->grad, m->shift, stream + 1, 1, false, &t->grad);
     for (int s = 0; s < sk_optim_arrays(c->o); s++) keep_state(c, i, s, stream + 2 + (uint64_t)s);
     t->at_narrow = place(w, u->n, m->narrow, m->shift);
-    for (int k = 0; k < 2; k++) t->at_sum[k] = place(w, SK_MAX_SUM, SK_F64, 0);
+    for (int k = 0; k < SK_MAX_PASS; k++) t->at_sum[k] = place(w, 2 * SK_MAX_SUM, SK_F64, 0);
+    u->elements = 3 * u->n + 1;
     t->at_scalar = place(w, SK_MAX_SCALAR, SK_F32, 0);
     for (int s = 0; s < SK_MAX_SCALAR; s++) t->scalar[s] = (float)(0.25 * (i + s + 1));
     u->scalar = c->o->scalars[0] ? (float *)(w->base + t->at_scalar) : NULL;
@@ -982,7 +984,7 @@ static void twin_close(twin *t)
 /* What optim_passes.c does with narrow state after a pass; x becomes what is kept. */
 static void narrow_state(const optim_case *c, const twin *t, int s, int64_t step)
 {
-    uint64_t key = sk_rng(11, t->u.name, (uint64_t)step * SK_MAX_STATE + (uint64_t)s).a;
+    uint64_t key = sk_rng(11, t->u.name, (uint64_t)step * SK_ROUNDED_STATES + (uint64_t)s).a;
     char *blocks = (char *)malloc((size_t)sk_q8_bytes(t->u.n) + 1);
     if (t->u.q8[s]) {
         sk_q8_encode(t->u.q8[s], blocks, t->u.n, 0, t->state[s], t->u.n);
@@ -1007,6 +1009,7 @@ static sk_piece piece_of(const optim_case *c, const twin *t)
     p.delay = u->delay;
     p.warmup = c->j.warmup;
     p.share = c->j.share;
+    p.elements = u->elements;
     p.norm = c->pulse.norm;
     for (int k = 0; c->o->knobs[k].name; k++) {
         sk_knob_role role = c->o->knobs[k].role;
@@ -1029,7 +1032,8 @@ static void twin_pass(const optim_case *c, twin *t, int pass)
     sk_piece p = piece_of(c, t);
     memcpy(p.sum, t->sum, sizeof p.sum);
     p.scalar = t->scalar;
-    if (pass == 1 && c->o->settle) c->o->settle(&p);
+    p.pass = pass;
+    if (sk_optim_settles(c->o, pass)) c->o->settle(&p);
     c->o->pass[pass](&p);
     memcpy(t->sum, p.sum, sizeof p.sum);
     for (int s = 0; s < sk_optim_arrays(c->o); s++) narrow_state(c, t, s, p.step);
@@ -1063,11 +1067,12 @@ static void twin_compare(optim_case *c, twin *t)
 /* The sums of a piece that another rank counts are 0; here the next pass has them all the same. */
 static void twin_sums(optim_case *c, twin *t, size_t at)
 {
-    double have[SK_MAX_SUM];
+    double have[2 * SK_MAX_SUM];
     memcpy(have, c->w->back + at, sizeof have);
     for (int s = 0; s < SK_MAX_SUM; s++) {
         double want = t->u.owner && t->u.bias_update == 0 && t->u.n ? t->sum[s] : 0;
-        see(c, fabs(have[s] - want) / (1 + fabs(want)), 0);
+        bool most = c->o->maxima >> s & 1;
+        see(c, fabs(have[most ? SK_MAX_SUM + s : s] - want) / (1 + fabs(want)), 0);
     }
     memcpy(c->w->back + at, c->w->image + at, sizeof have);
 }
@@ -1077,15 +1082,19 @@ static sk_status optim_pass(optim_case *c, int pass)
 {
     world *w = c->w;
     sk_update table[N_PARAMS];
-    bool last = !c->o->pass[pass + 1], adds_up = c->o->n_sums && !last;
-    c->j.sums = adds_up;
+    bool last = sk_optim_last(c->o, pass), adds_up = sk_optim_totals(c->o, pass);
+    bool has = pass && sk_optim_totals(c->o, pass - 1);
+    c->j.sums = adds_up, c->j.maxima = c->o->maxima;
     for (int i = 0; i < N_PARAMS; i++) {
         twin *t = &c->v[i];
         sk_update *u = &t->u;
         u->narrow = last && c->m.narrow != SK_F32 ? w->base + t->at_narrow : NULL;
         u->after = adds_up ? (double *)(w->base + t->at_sum[pass]) : NULL;
-        u->before = pass ? (double *)(w->base + t->at_sum[pass - 1]) : NULL;
-        if (pass) memcpy(w->image + t->at_sum[pass - 1], t->sum, sizeof t->sum);
+        u->before = has ? (double *)(w->base + t->at_sum[pass - 1]) : NULL;
+        u->after_most = adds_up && c->o->maxima ? (double *)u->after + SK_MAX_SUM : NULL;
+        u->before_most = has && c->o->maxima ? (const double *)u->before + SK_MAX_SUM : NULL;
+        for (int half = 0; has && half < 2; half++)
+            memcpy(w->image + t->at_sum[pass - 1] + half * sizeof t->sum, t->sum, sizeof t->sum);
         sk_convert(w->image + t->at_param, SK_F32, t->param, SK_F32, u->n);
         for (int s = 0; s < sk_optim_arrays(c->o); s++) put_state(c, t, s);
         memcpy(w->image + t->at_scalar, t->scalar, sizeof t->scalar);

@@ -160,7 +160,9 @@ static sk_status statistics(gpu *g, bool poison)
 
 typedef struct tensor {
     float *param, *grad, *state[SK_MAX_STATE]; /* on the device */
-    sk_fixed *sums[2];
+    sk_fixed *sums[SK_MAX_PASS];
+    double *most[SK_MAX_PASS];
+    float *scalar;
 } tensor;
 
 enum { SIZE = 20011 };
@@ -179,7 +181,12 @@ static sk_status lay(gpu *g, const sk_optim *o, int64_t from, int64_t n, int shi
         SK_TRY(put(g, x, (size_t)n * sizeof *x, shift, at[k]));
         SK_TRY(sk_stream_sync(g->d, g->s));
     }
-    for (int k = 0; k < 2; k++) SK_TRY(put(g, none, sizeof none, 0, &t->sums[k]));
+    const float ones[SK_MAX_SCALAR] = {1, 1, 1, 1};
+    for (int k = 0; k < SK_MAX_PASS; k++) {
+        SK_TRY(put(g, none, sizeof none, 0, &t->sums[k]));
+        SK_TRY(put(g, none, sizeof(double) * SK_MAX_SUM, 0, &t->most[k]));
+    }
+    SK_TRY(put(g, ones, sizeof ones, 0, &t->scalar));
     free(x);
     return SK_OK;
 }
@@ -187,13 +194,16 @@ static sk_status lay(gpu *g, const sk_optim *o, int64_t from, int64_t n, int shi
 static sk_update update_of(const sk_optim *o, const tensor *t, int64_t n, int pass)
 {
     sk_update u = {};
-    bool last = !o->pass[pass + 1];
     u.n = n, u.param = t->param, u.grad = t->grad;
     for (int s = 0; s < sk_optim_arrays(o); s++) u.state[s] = t->state[s];
     u.grad_type = u.state_type = u.narrow_type = SK_F32;
     u.decay = 0.1f, u.owner = true;
-    u.before = pass ? t->sums[pass - 1] : NULL;
-    u.after = o->n_sums && !last ? t->sums[pass] : NULL;
+    if (pass && sk_optim_totals(o, pass - 1)) u.before = t->sums[pass - 1];
+    if (u.before && o->maxima) u.before_most = t->most[pass - 1];
+    if (sk_optim_totals(o, pass)) u.after = t->sums[pass];
+    if (u.after && o->maxima) u.after_most = t->most[pass];
+    u.elements = SIZE;
+    u.scalar = o->scalars[0] ? t->scalar : NULL;
     u.shape.n = 1, u.shape.size[0] = u.shape.full[0] = n;
     sk_view_dense(&u.shape);
     return u;
@@ -213,7 +223,7 @@ static sk_status one_pass(gpu *g, const sk_optim_kernel *k, const tensor *t, con
     }
     SK_TRY(put(g, u, sizeof u, 0, &j.pieces));
     j.n_pieces = pieces, j.grad_type = j.state_type = j.narrow_type = SK_F32;
-    j.ordered = true, j.pulse = pulse;
+    j.ordered = true, j.pulse = pulse, j.maxima = o->maxima, j.share = 0.25F;
     for (int i = 0; o->knobs[i].name; i++) j.knob[i] = o->knobs[i].usual;
     SK_TRY(k->pass[pass](&j, &g->l));
     return sk_stream_sync(g->d, g->s);
@@ -226,6 +236,12 @@ static sk_status meet(gpu *g, const tensor *t, int pass, bool *same)
     for (int i = 0; i < 3; i++) SK_TRY(get(g, all[i], t[i].sums[pass], sizeof all[i]));
     for (int s = 0; s < SK_MAX_SUM; s++) sk_fixed_join(&all[1][s], all[2][s]);
     *same = *same && !memcmp(all[0], all[1], sizeof all[0]);
+    double most[3][SK_MAX_SUM];
+    for (int i = 0; i < 3; i++) SK_TRY(get(g, most[i], t[i].most[pass], sizeof most[i]));
+    for (int s = 0; s < SK_MAX_SUM; s++) most[1][s] = fmax(most[1][s], most[2][s]);
+    *same = *same && !memcmp(most[0], most[1], sizeof most[0]);
+    for (int i = 1; i < 3; i++)
+        SK_TRY(sk_device_copy(g->d, t[i].most[pass], most[1], sizeof most[1], g->s));
     for (int i = 1; i < 3; i++)
         SK_TRY(sk_device_copy(g->d, t[i].sums[pass], all[1], sizeof all[1], g->s));
     return sk_stream_sync(g->d, g->s);
@@ -246,7 +262,7 @@ static sk_status updates(gpu *g, const sk_optim_kernel *k, int64_t cut)
     for (int pass = 0; o->pass[pass]; pass++) {
         SK_TRY(one_pass(g, k, t, n, 1, pass, there));
         SK_TRY(one_pass(g, k, t + 1, n + 1, 2, pass, there));
-        if (o->n_sums && o->pass[pass + 1]) SK_TRY(meet(g, t, pass, &same));
+        if (sk_optim_totals(o, pass)) SK_TRY(meet(g, t, pass, &same));
     }
     check(same, "sums of an optimizer", cut);
     for (int s = -1; s < sk_optim_arrays(o); s++) {

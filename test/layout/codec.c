@@ -102,6 +102,11 @@ static const struct {
     {"dp=2 zero=1 replica", "grads=int8 feedback"},
     {"dp=3", "grads=topk:0.3 feedback"},
     {"dp=2 zero=2 micro=2", "grads=topk:0.3 feedback"},
+    {"dp=3", "grads=topk:0.3 feedback union"},
+    {"dp=2 micro=2", "grads=threshold:2 feedback union"},
+    {"dp=2 cp=2", "grads=chunks:0.3 feedback union"},
+    {"pp=2 dp=2 micro=3", "grads=randk:0.45 union"},
+    {"dp=2 tp=2", "grads=topk:0.3 feedback union"},
     {"dp=3", "grads=threshold:2 feedback"},
     {"dp=2 zero=2 micro=2", "grads=threshold:2 feedback"},
     {"dp=3", "grads=chunks:0.3 feedback"},
@@ -413,6 +418,9 @@ static void error_messages(void)
     fails(try("dp=2 grads=int4:1"), SK_ECONF, "has no value");
     fails(try("dp=2 zero=3 weights=topk:0.1"), SK_ECONF, "is for gradients");
     fails(try("dp=2 zero=3 weights=q4"), SK_ECONF, "is for gradients");
+    fails(try("dp=2 grads=int4 union"), SK_ECONF, "union is about gradients of which some");
+    fails(try("dp=2 union"), SK_ECONF, "use grads=topk:0.01 feedback");
+    check(!try("dp=2 zero=2 grads=topk:0.1 feedback union"));
     check(!try("dp=1 grads=int4 feedback"));
 }
 
@@ -463,6 +471,9 @@ int main(void)
     conserved("pp=2 dp=2 zero=3 micro=2", "grads=int4", 0);
     conserved("dp=3", "grads=topk:0.05", 0);
     conserved("dp=3 zero=2 micro=2", "grads=topk:0.05", 256);
+    conserved("dp=3", "grads=topk:0.05 union", 0);
+    conserved("dp=2 cp=2", "grads=topk:0.05 union", 0);
+    conserved("pp=2 dp=2 micro=2", "grads=threshold:3 union", 256);
     conserved("dp=3", "grads=threshold:3", 0);
     conserved("dp=3 zero=2 micro=2", "grads=threshold:2", 256);
     conserved("dp=3", "grads=chunks:0.2", 0);
@@ -483,6 +494,7 @@ int main(void)
     poisoned("dp=2 zero=2 grads=int4 feedback");
     poisoned("dp=3 grads=int4 feedback");
     poisoned("dp=2 grads=topk:0.1 feedback");
+    poisoned("dp=2 grads=topk:0.1 feedback union");
     poisoned("dp=2 zero=2 grads=sign feedback");
     poisoned("dp=2 grads=threshold:3 feedback");
     poisoned("dp=2 zero=2 grads=chunks:0.1 feedback");

@@ -118,7 +118,12 @@ static sk_layout layout_of(const sk_trial *t)
     return l;
 }
 
-static bool is_coded(const sk_layout *l) { return *l->weights_as || *l->grads_as || l->own_grads; }
+static bool is_coded(const sk_layout *l)
+{
+    bool changes = false;
+    for (int a = 0; a < l->mesh.n; a++) changes |= *l->sync[a].codec != 0;
+    return changes || *l->weights_as || *l->grads_as || l->own_grads;
+}
 
 /* Sums of absolute values of what the backward pass tells.  A drawn label can be another one. */
 static bool extras_near(const sk_trial *one, const sk_trial *many, bool codes, outcome *o)
@@ -676,6 +681,19 @@ static void model_features(counts *c, const pair *p, const sk_trial *t)
         count_f(c, p, "norms by way %d of sk_norms_by", t->norms_by);
 }
 
+static void sync_features(counts *c, const pair *p, const sk_layout *l)
+{
+    int n = 0;
+    for (int a = 0; a < l->mesh.n; a++) {
+        const sk_axis_sync *s = &l->sync[a];
+        if (!*s->name) continue;
+        count_f(c, p, "sync %s", s->name);
+        if (*s->codec) count_f(c, p, "sync codec %s%s", s->codec, s->feedback ? ", feedback" : "");
+        n++;
+    }
+    if (n > 1) count(c, "sync of two axes", p);
+}
+
 static void features(counts *c, const pair *p, const outcome *o)
 {
     sk_trial t;
@@ -693,6 +711,7 @@ static void features(counts *c, const pair *p, const outcome *o)
     if (*l.recompute)
         count_f(c, p, "recompute %s%s", l.recompute, l.recompute_blocks ? ", some blocks" : "");
     if (*l.weights_as) count_f(c, p, "weights as %s", l.weights_as);
+    sync_features(c, p, &l);
     if (*l.grads_as) count_f(c, p, "grads as %s%s", l.grads_as, l.feedback ? ", feedback" : "");
     for (int w = 0; w < SK_N_OFFLOAD_KINDS; w++)
         if (l.home[w])
@@ -740,12 +759,23 @@ static const char *const refusals[] = {
     "layout: sync lets each replica clip and scale its own gradient",
     "layout: sync gives replicas weights of their own, and train.noise",
     "layout: sync averages weights behind their update, and with optim.late",
+    "layout: sync=backup runs on CPUs",
+    "layout: with train.dtype=f# all ranks move one scale of the loss together, and sync=backup",
+    "layout: sync=backup updates behind its gradients",
+    "layout: sync=backup lets ranks read each other's memory",
+    "layout: the optimizer takes # gradients a step, and sync=backup",
+    "layout: the optimizer has sums of the backward pass beside gradients",
+    "layout: train.noise compares the gradients of all ranks, and with sync=backup",
     "layout: reduce=adasum joins the gradients of a step, and schedule",
     "layout: reduce=adasum runs on CPUs",
     "layout: grads=powersgd:# factors gradients of the whole step",
     "layout: grads=powersgd:# keeps what it owes from step to step",
     "optim.name is onebit-adam, whose ranks send momentum in place of gradients",
     "optim.groups: ranks of onebit-adam send momentum in place of gradients",
+    "optim.name is onebit-lamb, whose ranks send momentum in place of gradients",
+    "optim.groups: ranks of onebit-lamb send momentum in place of gradients",
+    "optim.name is zeroone-adam, whose ranks send momentum in place of gradients",
+    "optim.groups: ranks of zeroone-adam send momentum in place of gradients",
 };
 
 static bool may_refuse(const char *kind)
@@ -800,6 +830,19 @@ static const pair known[] = {
     {"gpt2 b=8 steps=5 optim=adamw noise=1 adascale=8", "dp=2 zero=1 micro=2"},
     {"llama b=8 steps=5 optim=sgd noise=1 adascale=4", "pp=2 dp=2 micro=2; canonical order"},
     {"gpt2 b=8 steps=5 device=cuda dtype=bf16 optim=adamw", "dp=2 tp=2 sync=stream:4"},
+    {"llama b=8 steps=5 optim=adamw",
+     "mesh d2=2 dp=2; split b over d2; split b over dp; grads=q4 feedback"},
+    {"gpt2 b=8 steps=5 optim=adamw", "mesh hosts=2 dp=2; split b over hosts; split b over dp; "
+                                     "synchronize hosts by diloco:4; synchronize dp by local:2"},
+    {"llama b=8 steps=5 optim=sgd", "mesh hosts=2 dp=2; split b over hosts; split b over dp; "
+                                    "synchronize hosts by local:4; synchronize dp by local:2; "
+                                    "canonical order"},
+    {"qwen2 b=8 steps=5 device=cuda dtype=bf16 optim=adamw",
+     "mesh dp=2 hosts=2; split b over hosts; split b over dp; synchronize dp by gossip:2; "
+     "synchronize hosts by local:2"},
+    {"llama b=8 steps=5 tie=1 layers=2 optim=adamw",
+     "mesh pp=2 dp.2=2 dp=2; stages over pp; split b over dp.2; split b over dp; shard grads over "
+     "dp.2; micro 2; synchronize dp by postlocal:3@1; canonical order"},
     {"gpt2 layers=2 b=8 steps=5 optim=adamw matrix=kfac all_kron=1", "dp=2 zero=1 tp=2"},
     {"llama layers=2 b=8 steps=5 optim=muon first=1", "dp=2 zero=2; canonical order"},
     {"gpt2 layers=2 b=8 steps=5 optim=kfac first=1", "pp=2 dp=2 micro=2"},

@@ -128,7 +128,8 @@ static void together_at_first(void)
              b = trial("gpt2", "dp=2 sync=postlocal:2@3; canonical order"), c = a, d = b;
     fine(&a);
     fine(&b);
-    for (int s = 0; s < 4; s++) check(a.loss[s] == b.loss[s] && (s == 3 || a.norm[s] == b.norm[s]));
+    for (int s = 0; s < 3; s++) check(a.loss[s] == b.loss[s] && a.norm[s] == b.norm[s]);
+    check(fabs(a.loss[3] / b.loss[3] - 1) < 1e-6); /* of equal weights, in parts of the batch */
     check(a.loss[5] != b.loss[5]);
     c.layout = "dp=2", d.layout = "dp=2 sync=postlocal:2@3";
     d.gpu = true; /* with a CUDA graph for each of the two kinds of steps */
@@ -168,7 +169,7 @@ static int64_t planned[SK_TEST_RANKS][2]; /* in steps without a synchronisation,
 
 static void after(const sk_trial *t, const sk_run *run, const sk_program *p, int step)
 {
-    (void)t;
+    if (t->gpu) check(!sk_run_pull((sk_run *)run));
     uint64_t *h = &kept[p->rank][step];
     *h = 0;
     for (int i = 0; i < p->params.n; i++) {
@@ -208,8 +209,124 @@ static void synchronised_when_due(void)
         check(bytes == want);
     }
     int64_t more = 0;
-    for (int r = 0; r < 3; r++) more += planned[r][1] - planned[r][0];
+    for (int r = 0; r < 3; r++) more += planned[r][1];
     check(more == 2 * 2 * weights);
+    for (int r = 0; r < 3; r++) check(!planned[r][0]); /* in between nobody waits for another */
+}
+
+static bool runs_apart(const char *layout, sk_dtype dtype, const char *optim)
+{
+    sk_trial t = trial("gpt2", layout);
+    sk_arena a = {0};
+    sk_graph g;
+    sk_program **p;
+    int n = 0;
+    t.dtype = dtype;
+    t.optim = optim;
+    check(!sk_trial_compile(&a, &t, &g, &p, &n));
+    bool apart = p[0]->apart;
+    sk_arena_end(&a);
+    return apart;
+}
+
+/* The loss scale of f16 moves with what all replicas find; ranks that send momentum have the same
+ * weights, and skip a step together. */
+static void who_runs_apart(void)
+{
+    check(runs_apart("dp=2 sync=local:4", SK_F32, "adamw"));
+    check(runs_apart("dp=2 sync=local:4", SK_BF16, "adamw"));
+    check(!runs_apart("dp=2 sync=local:4", SK_F16, "adamw"));
+    check(!runs_apart("dp=2", SK_F32, "adamw"));
+    check(!runs_apart("dp=2", SK_F32, "onebit-adam"));
+}
+
+/* A gradient that is not finite: all ranks of that replica skip the step, the others do not, and
+ * the next synchronisation is one of all. */
+static void one_replica_skips(const char *layout, const char *optim, bool gpu)
+{
+    sk_trial t = trial("gpt2", layout);
+    t.after = after;
+    t.poison = 1;
+    t.poison_grad = 2;
+    t.optim = optim;
+    t.gpu = gpu;
+    fine(&t);
+    int half = t.n_ranks / 2, bad_one = t.poison_grad - 1 < half ? 0 : half;
+    for (int r = 0; r < t.n_ranks; r++) {
+        bool skips = r / half == bad_one / half;
+        if ((kept[r][1] == kept[r][0]) != skips) printf("%s: rank %d\n", layout, r);
+        check((kept[r][1] == kept[r][0]) == skips);
+    }
+    check(kept[0][2] == kept[half][2] && kept[0][3] != kept[half][3]);
+    check(!isfinite(t.norm[1]) && isfinite(t.norm[2]) && isfinite(t.norm[5]) && isfinite(t.valid));
+}
+
+static void skips(void)
+{
+    one_replica_skips("dp=2 sync=local:3", "adamw", false);
+    one_replica_skips("dp=2 tp=2 sync=local:3", "lamb", false);
+    one_replica_skips("dp=2 sync=local:3", "sam", false);
+    one_replica_skips("dp=2 sync=local:3", "adamw", true);
+    one_replica_skips("dp=2 tp=2 sync=local:3", "sam", true);
+    one_replica_skips("mesh dp=2 hosts=2; split b over hosts; split b over dp; shard state over "
+                      "hosts; synchronize dp by local:3; canonical order",
+                      "adamw", false);
+}
+
+/* --- two axes --- */
+
+/* Ranks 0 1 | 2 3 are two hosts: those of one agree every 2 steps, all every 4. */
+static void two_axes(void)
+{
+    sk_trial t = trial("gpt2", "mesh hosts=2 dp=2; split b over hosts; split b over dp; "
+                               "synchronize hosts by local:4; synchronize dp by local:2");
+    t.after = after;
+    fine(&t);
+    for (int s = 0; s < t.steps; s++) {
+        bool inside = (s + 1) % 2 == 0, all = (s + 1) % 4 == 0;
+        check((kept[0][s] == kept[1][s]) == inside && (kept[2][s] == kept[3][s]) == inside);
+        check((kept[0][s] == kept[2][s]) == all);
+    }
+}
+
+/* In one step the mean over hosts of the mean inside of them is that of all. */
+static void two_axes_at_once(void)
+{
+    sk_trial a = trial("gpt2", "mesh hosts=2 dp=2; split b over hosts; split b over dp; "
+                               "synchronize hosts by local:3; synchronize dp by local:3"),
+             b = trial("gpt2", "dp=4 sync=local:3");
+    fine(&a);
+    fine(&b);
+    for (int s = 0; s < a.steps; s++) check(fabs(a.loss[s] / b.loss[s] - 1) < 1e-5);
+    check(fabs(a.valid / b.valid - 1) < 1e-5);
+}
+
+/* --- memory --- */
+
+static int64_t heap_of(const char *layout, int64_t *changes)
+{
+    sk_trial t = trial("gpt2", layout);
+    sk_arena a = {0};
+    sk_graph g;
+    sk_program **p;
+    int n = 0;
+    t.hyper.num_hidden_layers = 8;
+    check(!sk_trial_compile(&a, &t, &g, &p, &n));
+    int64_t bytes = p[0]->heap_bytes;
+    *changes = 0;
+    for (int i = 0; i < p[0]->bufs.n; i++)
+        if (strstr(p[0]->bufs.v[i].name, ".change")) *changes += p[0]->bufs.v[i].bytes;
+    sk_arena_end(&a);
+    return bytes;
+}
+
+/* Changes of all fragments would take more than those of all layers at once, since they live for a
+ * whole step; in turns they take what the largest fragment has. */
+static void fragments_take_turns(void)
+{
+    int64_t changes, one = heap_of("dp=2 sync=stream:8:fragments=1", &changes);
+    int64_t four = heap_of("dp=2 sync=stream:8:fragments=4", &changes);
+    check(changes > 0 && one - four > changes / 2);
 }
 
 /* --- codecs --- */
@@ -225,6 +342,22 @@ static void after_coded(const sk_trial *t, const sk_run *run, const sk_program *
         int buf = p->params.v[i].anchor;
         *h = sk_hash(*h, sk_run_data(run, buf), (size_t)p->bufs.v[buf].bytes);
     }
+}
+
+/* Of two axes the one with the anchor comes last, whatever their order in the mesh is. */
+static void anchors_are_alike(const char *mesh, const char *way)
+{
+    char layout[200];
+    snprintf(layout, sizeof layout,
+             "%s; split b over hosts; split b over dp; synchronize hosts by %s; synchronize dp by "
+             "local:2",
+             mesh, way);
+    sk_trial t = trial("gpt2", layout);
+    t.after = after_coded;
+    fine(&t);
+    for (int s = 0; s < t.steps; s++)
+        for (int r = 1; r < 4; r++) check(anchors[r][s] == anchors[0][s]);
+    check(anchors[0][2] != anchors[0][3]);
 }
 
 /* Bytes that leave all of n replicas: rows in the codec's form, tensors of one dim in f32. */
@@ -380,6 +513,8 @@ static void gossip_averages(void)
 
 /* --- refusals --- */
 
+#define THREE "mesh pp=1 dp=2 hosts=2; stages over pp; split b over hosts; split b over dp; "
+
 static void refuses(const char *layout, const char *why)
 {
     sk_layout l;
@@ -405,11 +540,21 @@ static void mistakes(void)
     refuses("dp=2 sync=local:4:4", "no number '4'");
     refuses("dp=2 sync=stream:3", "fragments");
     refuses("dp=2 sync=postlocal:4", "sync=postlocal:8@2000");
+    refuses("dp=2 sync=postlocal:4@decayed", "whole number");
     refuses("dp=2 sync=local:4@10", "whole number");
     refuses("dp=2 sync=local:4:codec=q4", "sends changes");
     refuses("dp=2 sync=diloco:4:codec=topk:0.1", "add feedback");
     refuses("dp=2 sync=diloco:4:feedback", "there is none");
     refuses("dp=2 sync=diloco:4:codec=q5", "q5");
+    refuses(THREE "synchronize dp by postlocal:3@1; synchronize hosts by local:3",
+            "one step is needed");
+    refuses(THREE "synchronize dp by diloco:4; synchronize hosts by elastic:4",
+            "each keep weights");
+    refuses(THREE "synchronize dp by gossip; synchronize hosts by diloco:4", "have partners");
+    refuses(THREE "synchronize dp by gossip; synchronize hosts by gossip", "have partners");
+    refuses(THREE "synchronize dp by local:2; synchronize hosts by stream:4",
+            "diloco:4 goes with it");
+    refuses(THREE "synchronize dp by local:3; synchronize hosts by diloco:4", "that divides 4");
     sk_trial t = trial("gpt2", "dp=2 sync=local:4");
     sk_arena a = {0};
     sk_graph g;
@@ -417,6 +562,8 @@ static void mistakes(void)
     int n = 0;
     t.noise = true;
     check(sk_trial_compile(&a, &t, &g, &p, &n) == SK_ECONF && strstr(sk_error(), "train.noise"));
+    t = trial("gpt2", "dp=2 sync=postlocal:4@decay");
+    check(sk_trial_compile(&a, &t, &g, &p, &n) == SK_ECONF && strstr(sk_error(), "a step"));
     t = trial("gpt2", "dp=3 sync=local:4; canonical order");
     check(sk_trial_compile(&a, &t, &g, &p, &n) == SK_ECONF && strstr(sk_error(), "samples"));
     sk_arena_end(&a);
@@ -432,7 +579,15 @@ int main(void)
     together_at_first();
     one_step_of_sgd();
     synchronised_when_due();
+    who_runs_apart();
+    skips();
     codecs();
+    fragments_take_turns();
+    two_axes();
+    two_axes_at_once();
+    anchors_are_alike("mesh hosts=2 dp=2", "diloco:4");
+    anchors_are_alike("mesh dp=2 hosts=2", "diloco:4");
+    anchors_are_alike("mesh dp=2 hosts=2", "elastic:2:codec=q8:feedback");
     nesterov("diloco", 0);
     nesterov("stream", 0.5);
     spring();

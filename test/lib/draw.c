@@ -320,15 +320,17 @@ static int n_parts(const void *const *v)
 #define ANY(parts) (parts)[pick(0, n_parts((const void *const *)(parts)) - 1)]
 
 /* Switches are off or on, intervals 2 or endless; of other numbers with a range a part, towards the
- * end that is 0. */
+ * end that is 0.  Where steps come in kinds, some runs have all of them. */
 static void draw_knobs(pair *p, const sk_optim *o)
 {
+    bool kinds = o->step_kind && one_in(2);
     for (const sk_knob *k = o->knobs; k->name; k++) {
         bool free = k->role != SK_KNOB_LR && k->least < k->most && !is_key(k->name);
         double part = k->least + (k->usual - k->least) * (one_in(2) ? 0.5 : 0.75);
         if (!free) continue;
         bool long_run = k->most > 1e5; /* an interval: some that end within the run, too */
-        if (k->whole && one_in(2))
+        if (k->whole && kinds) say(p->model, " %s=%d", k->name, pick(2, 3));
+        else if (k->whole && one_in(2))
             say(p->model, " %s=%g", k->name, long_run && one_in(2) ? 2 : k->most);
         else if (!k->whole && part > k->least && one_in(4)) say(p->model, " %s=%g", k->name, part);
     }

@@ -851,7 +851,7 @@ static void do_clip(void *what)
     double tokens = p->tokens > 0 ? p->tokens : 1;
     bool clips = j->clip > 0 && p->phase + 1 >= j->phases;
     double factor = clips ? j->clip / (p->norm + 1e-6) : 1;
-    if (j->all && !together) {
+    if (j->all && !together && !j->apart) {
         take_sums(j, j->all, j->exact_all, scale);
         p->norm *= sqrt(j->replicas);
     }
@@ -861,7 +861,7 @@ static void do_clip(void *what)
         p->norm *= tokens * (double)j->scale;
         p->finite = isfinite(p->loss) && isfinite(p->norm);
     }
-    p->skip = !p->finite || p->again;
+    p->skip = p->skip || !p->finite || p->again;
     p->hold = p->skip || p->phase + 1 < j->phases;
 }
 
@@ -1304,9 +1304,12 @@ CODEC(randk)
 CODEC(sign)
 CODEC(threshold)
 CODEC(topk)
+CODEC(topk4)
+CODEC(topk8)
 const sk_codec_kernel *const sk_codec_kernel_parts[] = {
-    &codec_bf16, &codec_chunks, &codec_f16,   &codec_fp8,  &codec_int4,      &codec_int8, &codec_q2,
-    &codec_q4,   &codec_q8,     &codec_randk, &codec_sign, &codec_threshold, &codec_topk, NULL};
+    &codec_bf16, &codec_chunks, &codec_f16,   &codec_fp8,   &codec_int4, &codec_int8,
+    &codec_q2,   &codec_q4,     &codec_q8,    &codec_randk, &codec_sign, &codec_threshold,
+    &codec_topk, &codec_topk4,  &codec_topk8, NULL};
 
 /* --- optimizers --- */
 
@@ -1326,6 +1329,8 @@ static sk_piece piece_of(const pass_call *c, const sk_update *u)
     x.step = pulse->updates + u->update + 1;
     x.warmup = c->job.warmup;
     x.share = c->job.share;
+    x.pass = c->pass;
+    x.elements = u->elements;
     x.norm = pulse->norm;
     for (int s = 0; s < SK_MAX_STATE; s++) x.state[s] = u->state[s];
     for (int k = 0; c->optim->knobs[k].name; k++) {
@@ -1358,7 +1363,7 @@ static float *widen_state(const pass_call *c, const sk_update *u, sk_piece *x)
 static void narrow_state(const pass_call *c, const sk_update *u, const sk_piece *x)
 {
     for (int s = 0; s < sk_optim_arrays(c->optim); s++) {
-        uint64_t stream = (uint64_t)x->step * SK_MAX_STATE + (uint64_t)s;
+        uint64_t stream = (uint64_t)x->step * SK_ROUNDED_STATES + (uint64_t)s;
         uint64_t key = sk_rng(c->job.seed, u->name, stream).a;
         if (u->q8[s]) sk_q8_encode(u->q8[s], u->state[s], u->n, 0, x->state[s], u->n);
         else if (u->state_type == SK_U8)
@@ -1376,6 +1381,7 @@ static void narrow_state(const pass_call *c, const sk_update *u, const sk_piece 
 static void pass_ordered(const pass_call *c, const sk_piece *all, const sk_update *u)
 {
     sk_fixed sum[SK_MAX_SUM] = {{0, 0}};
+    double most[SK_MAX_SUM] = {0};
     for (int64_t i = 0; i < u->n; i++) {
         sk_piece x = *all;
         x.n = 1;
@@ -1384,9 +1390,11 @@ static void pass_ordered(const pass_call *c, const sk_piece *all, const sk_updat
         for (int s = 0; s < sk_optim_arrays(c->optim); s++) x.state[s] += i;
         c->optim->pass[c->pass](&x);
         for (int s = 0; s < SK_MAX_SUM && u->after && u->owner; s++)
-            sk_fixed_add(&sum[s], x.sum[s]);
+            if (c->optim->maxima >> s & 1) most[s] = fmax(most[s], x.sum[s]);
+            else sk_fixed_add(&sum[s], x.sum[s]);
     }
     if (u->after) memcpy(u->after, sum, sizeof sum);
+    if (u->after_most) memcpy(u->after_most, most, sizeof most);
 }
 
 static void do_piece(const pass_call *c, const sk_update *u)
@@ -1401,7 +1409,9 @@ static void do_piece(const pass_call *c, const sk_update *u)
     for (int s = 0; s < SK_MAX_SUM && u->before; s++)
         x.sum[s] = c->job.ordered ? sk_fixed_value((const sk_fixed *)u->before + s)
                                   : ((const double *)u->before)[s];
-    if (u->scalar && c->pass == 1 && !skip) c->optim->settle(&x);
+    for (int s = 0; s < SK_MAX_SUM && u->before_most; s++)
+        if (c->optim->maxima >> s & 1) x.sum[s] = u->before_most[s];
+    if (u->scalar && sk_optim_settles(c->optim, c->pass) && !skip) c->optim->settle(&x);
     if (u->bias_update != 0)
         for (int64_t i = 0; i < u->n && !skip; i++)
             u->param[i] -= grad[i] > 0 ? u->bias_update : grad[i] < 0 ? -u->bias_update : 0;
@@ -1409,6 +1419,9 @@ static void do_piece(const pass_call *c, const sk_update *u)
     else if (!skip) {
         c->optim->pass[c->pass](&x);
         if (!u->owner) memset(x.sum, 0, sizeof x.sum); /* another rank counts the shard */
+        if (u->after_most) memcpy(u->after_most, x.sum, sizeof x.sum);
+        for (int s = 0; s < SK_MAX_SUM && u->after_most; s++)
+            if (c->optim->maxima >> s & 1) x.sum[s] = 0;
         if (u->after) memcpy(u->after, x.sum, sizeof x.sum);
     }
     if (wide && !skip) narrow_state(c, u, &x);
@@ -1466,20 +1479,25 @@ static sk_status update(int part, int pass, const sk_update_job *j, const sk_lau
     {                                                                           \
         return update(n, p, j, l);                                              \
     }
-#define OPTIM(n)                                                             \
-    PASS(n, 0)                                                               \
-    PASS(n, 1)                                                               \
-    PASS(n, 2)                                                               \
-    static sk_status ahead_##n(const sk_update_job *j, const sk_launch *l)   \
-    {                                                                        \
-        return update(n, AHEAD, j, l);                                       \
-    }                                                                        \
-    static sk_status perturb_##n(const sk_update_job *j, const sk_launch *l) \
-    {                                                                        \
-        return update(n, PERTURB, j, l);                                     \
-    }                                                                        \
-    static sk_optim_kernel optim_##n = {                                     \
-        "", {pass_##n##_0, pass_##n##_1, pass_##n##_2}, ahead_##n, perturb_##n};
+#define OPTIM(n)                                                                \
+    PASS(n, 0)                                                                  \
+    PASS(n, 1)                                                                  \
+    PASS(n, 2)                                                                  \
+    PASS(n, 3)                                                                  \
+    PASS(n, 4)                                                                  \
+    static sk_status ahead_##n(const sk_update_job *j, const sk_launch *l)      \
+    {                                                                           \
+        return update(n, AHEAD, j, l);                                          \
+    }                                                                           \
+    static sk_status perturb_##n(const sk_update_job *j, const sk_launch *l)    \
+    {                                                                           \
+        return update(n, PERTURB, j, l);                                        \
+    }                                                                           \
+    static sk_optim_kernel optim_##n = {                                        \
+        "",                                                                     \
+        {pass_##n##_0, pass_##n##_1, pass_##n##_2, pass_##n##_3, pass_##n##_4}, \
+        ahead_##n,                                                              \
+        perturb_##n};
 /* clang-format off */
 #define EIGHT(x, a) x(a##0) x(a##1) x(a##2) x(a##3) x(a##4) x(a##5) x(a##6) x(a##7)
 #define ALL(x) EIGHT(x, 0) EIGHT(x, 01) EIGHT(x, 02) EIGHT(x, 03) /* places in the table, octal */

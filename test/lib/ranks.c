@@ -8,6 +8,7 @@
 #include "program/param_groups.h"
 #include "train/fault.h"
 #include "train/noise_scale.h"
+#include "train/replica_notes.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -109,6 +110,7 @@ void sk_trial_options(const sk_trial *t, sk_compile_opts *o)
                            .matrix_work = t->matrix_work,
                            .ema = t->ema,
                            .gpu = t->gpu,
+                           .pins = t->pins,
                            .host_of = t->hosts > 1 ? host_of : NULL};
 }
 
@@ -165,7 +167,7 @@ sk_status sk_trial_fill(void *ctx, const char *input, sk_dtype type, const sk_ex
             else if (!strcmp(input, "weights")) {
                 bool poison =
                     t->poison && !t->poison_grad && step == t->poison && !validation && !row;
-                ((real *)to)[n] = poison ? NAN : (real)(0.5 + (double)(x % 8) / 8);
+                ((real *)to)[n] = poison ? NAN : t->even ? 1 : (real)(0.5 + (double)(x % 8) / 8);
             } else ((real *)to)[n] = (real)((double)(x % 256) / 255);
         }
     return SK_OK;
@@ -180,6 +182,7 @@ typedef struct rank_job {
     uint64_t digest, extra_digest;
     double extra_sum[SK_N_EXTRAS];
     int64_t elements;
+    sk_replica_note told[SK_TEST_STEPS];
     pthread_t thread;
 } rank_job;
 
@@ -272,11 +275,13 @@ static void poison_grad(void *ctx, const sk_run *r, int64_t batch, int pc)
 {
     const sk_trial *t = ctx;
     const sk_program *p = sk_run_program(r);
-    float bad = NAN;
+    const float bad = NAN;
+    char one[8];
     int buf = -1;
     if (batch != t->poison || p->rank != t->poison_grad - 1 || pc >= p->n_train) return;
     if (pc != sk_fault_at(p, t->poison_first, &buf) || buf < 0) return;
-    sk_convert(sk_run_data(r, buf), p->bufs.v[buf].type, &bad, SK_F32, 1);
+    sk_convert(one, p->bufs.v[buf].type, &bad, SK_F32, 1);
+    sk_assert(!sk_run_poke(r, buf, one, sk_dtype_size(p->bufs.v[buf].type)));
 }
 
 /* The numbers of one optimizer. */
@@ -340,6 +345,20 @@ static double gain_of(sk_trial *t, const sk_noise_scale *noise, int rank, int st
     return gain;
 }
 
+/* With sync=backup all ranks are let come: only then there is a result to compare with. */
+static unsigned all_come(void *ctx, int64_t step)
+{
+    const rank_job *j = ctx;
+    (void)step;
+    return (unsigned)((1ull << j->p->n_ranks) - 1);
+}
+
+static sk_status sealed(void *ctx, int64_t step, unsigned set)
+{
+    sk_assert(set == all_come(ctx, step));
+    return SK_OK;
+}
+
 static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
 {
     sk_trial *t = j->t;
@@ -348,7 +367,9 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
                      .seed = 3,
                      .timeout_s = t->timeout_s > 0 ? t->timeout_s : 60,
                      .knobs = sk_trial_knobs(t, j->p->optim)};
+    o.commit = (sk_commit_opts){.seal = sealed, .imposed = all_come, .ctx = j};
     if (t->gpu) o.device = "cuda";
+    if (t->before) o.before = t->before, o.before_ctx = t;
     if (t->poison_grad) o.before = poison_grad, o.before_ctx = t;
     sk_step_out out = {0};
     int64_t skipped = 0;
@@ -368,6 +389,7 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
         SK_TRY(sk_run_step(*run, &in, &out));
         skipped += !out.finite;
         if (t->adascale > 1) sk_noise_step(&noise, &j->p->noise, (double)t->batch, &out);
+        j->told[s] = sk_replica_note_of(&out);
         if (j->p->rank == 0) t->loss[s] = out.loss, t->norm[s] = out.grad_norm;
         if (j->p->rank == 0) t->small[s] = out.small;
         if (j->p->rank == 0) t->drops += out.drops;
@@ -410,6 +432,23 @@ static void poison(const sk_program *p, char *base)
     }
 }
 
+/* Replicas that run apart report steps of their own: what all of them would. */
+static void join_replicas(sk_trial *t, const rank_job *jobs, int n)
+{
+    const sk_program *p = jobs[0].p;
+    sk_replica_note v[SK_TEST_RANKS];
+    for (int s = (int)p->replicas_from; p->apart && s < t->steps; s++) {
+        int replicas = 0;
+        sk_step_out all = {0};
+        for (int r = 0; r < n; r++)
+            if (sk_layout_replica_of(&p->layout, jobs[r].p->coord) == replicas)
+                v[replicas++] = jobs[r].told[s];
+        sk_replica_notes_join(v, replicas, 1, &all);
+        t->loss[s] = all.loss;
+        t->norm[s] = all.grad_norm;
+    }
+}
+
 static sk_status run_all(sk_trial *t, sk_arena *a, sk_program **p, int n)
 {
     sk_heaps *heaps = NULL;
@@ -432,6 +471,7 @@ static sk_status run_all(sk_trial *t, sk_arena *a, sk_program **p, int n)
         for (int k = 0; k < SK_N_EXTRAS; k++) t->extra_sum[k] += jobs[r].extra_sum[k];
         t->elements += jobs[r].elements;
     }
+    if (!st) join_replicas(t, jobs, n);
     for (int r = 0; r < n && !st; r++)
         if (jobs[r].status && jobs[r].status != SK_EPEER)
             st = sk_fail(jobs[r].status, "%s", jobs[r].message);

@@ -53,8 +53,12 @@ typedef struct sk_trial {
     bool fuse;         /* there, launches are joined that can be; and copies */
     int delay_us;      /* take up to so long: both for test/layout/random.c */
     int hosts;         /* of 64 / hosts ranks each, for the compiler alone; 0, 1: one */
+    sk_pins pins;      /* comm.algorithm */
     int poison;        /* the step, from 1 on, in which one row's weight is no number; 0: none */
     int poison_grad;   /* then instead one element of a gradient of rank poison_grad - 1 alone: */
+    /* sk_run_opts.before, whose ctx is the trial */
+    void (*before)(void *ctx, const sk_run *r, int64_t batch, int pc);
+    bool even;         /* targets have the same weight, 1 */
     bool poison_first; /* the first that is made, or the last */
     int fail;          /* the step, from 1 on, whose data cannot be read by all; 0: none */
     struct sk_trial_knob {

@@ -57,6 +57,64 @@ def onebit_adam(x):
     x.w = x.w - k["lr"] * m / (v.sqrt() + k["eps"])
 
 
+def onebit_lamb(x):
+    """Li et al. 2021, algorithm 1, on one rank: nothing is encoded; both moments debiased."""
+    k, (b1, b2), first = x.k, x.k["betas"], x.k["freeze_step"]
+    m, fresh = x.debiased("m", x.g, b1), x.debiased("fresh", x.g * x.g, b2)
+    if x.t <= first:
+        x.s["v"] = x.s["fresh"]
+    root = (x.s["v"] / (1 - b2 ** min(x.t, first))).sqrt() + k["eps"]
+    plain = m / root
+    r = plain + x.decay * x.w
+    if x.t <= first:
+        a, b = x.w.norm(), r.norm()
+        now = min(max(a / b, k["min_coeff"]), k["max_coeff"]) if a > 0 and b > 0 else 1
+        x.s["coeff"] = k["coeff_beta"] * x.s.get("coeff", 0) + (1 - k["coeff_beta"]) * now
+    else:
+        part = min(1, plain.norm() / r.norm()) if r.norm() > 0 else 1
+        factor = (root / (fresh.sqrt() + k["eps"])).max() * part + 1 - part
+        last, far = x.s.get("factor", 1), k["factor_threshold"]
+        factor = min(max(factor, k["factor_min"]), k["factor_max"])
+        x.s["factor"] = min(max(factor, last * (1 - far)), last * (1 + far))
+        now = x.s["coeff"] * x.s["factor"]
+    x.w = x.w - k["lr"] * now * r
+
+
+def zeroone_kind(t, k):
+    """The authors' counters: is the second moment updated in step t, and do ranks send in it?"""
+    freeze, every, count = k["var_freeze_step"], 1, 0
+    for s in range(1, min(t, freeze) + 1):
+        if s % every == 0:
+            if s == t:
+                return "dense"
+            count += 1
+            if count == k["var_update_scaler"]:
+                count, every = 0, 2 * every
+    every, count = 1, 0
+    for s in range(freeze + 1, t):
+        count += 1
+        if count == k["local_step_scaler"]:
+            count, every = 0, min(2 * every, k["local_step_clipper"])
+    return "local" if t % every else "sent"
+
+
+def zeroone_adam(x):
+    """Lu et al. 2022, algorithm 1, on one rank: nothing is encoded; both moments debiased."""
+    k, (b1, b2), kind = x.k, x.k["betas"], zeroone_kind(x.t, x.k)
+    rate, s = k["lr"] / (1 - b1 ** x.t), x.s
+    x.moving("m", x.g, b1)
+    if kind == "dense":
+        x.moving("v", x.g * x.g, b2)
+        s["updates"] = s.get("updates", 0) + 1
+    root = (s["v"] / (1 - b2 ** s["updates"])).sqrt() + k["eps"]
+    s["u"], s["rates"] = x.old("u") + rate * s["m"], s.get("rates", 0) + rate
+    s["anchor"] = s.get("anchor", x.w) * (1 - k["lr"] * x.decay)
+    x.w = s["anchor"] - s["u"] / root
+    if kind != "local":
+        s["m"] = s["u"] / s["rates"] if kind == "sent" else s["m"]
+        s["anchor"], s["u"], s["rates"] = x.w, torch.zeros_like(x.w), 0
+
+
 def lars(x):
     """You, Gitman, Ginsburg 2017, algorithm 1; vectors take SGD, as in the authors' code."""
     k, g, local = x.k, x.g, 1

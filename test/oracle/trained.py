@@ -48,6 +48,9 @@ DEFAULTS = {
     "nadam": dict(betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3),
     "novograd": dict(betas=(0.95, 0.98), eps=1e-8, weight_decay=0.001),
     "onebit-adam": dict(betas=(0.9, 0.999), eps=1e-8, weight_decay=0, freeze_step=100000),
+    "onebit-lamb": dict(betas=(0.9, 0.999), eps=1e-8, weight_decay=0, freeze_step=100000,
+                        coeff_beta=0.9, max_coeff=10, min_coeff=0.01, factor_max=4, factor_min=0.5,
+                        factor_threshold=0.1),
     "radam": dict(betas=(0.9, 0.999), eps=1e-8, weight_decay=0),
     "rmsprop": dict(rho=0.99, eps=1e-8, momentum=0, weight_decay=0),
     "sam": dict(radius=0.05, base="adamw", betas=(0.9, 0.95), eps=1e-8, momentum=0.9,
@@ -58,6 +61,8 @@ DEFAULTS = {
     "shampoo": dict(betas=(0.9, 0.99), weight_decay=0.1, damping=1e-6, interval=10, match_rms=0.2,
                     max_dim=8192),
     "soap": dict(betas=(0.95, 0.95), eps=1e-8, weight_decay=0.01, interval=10),
+    "zeroone-adam": dict(betas=(0.9, 0.999), eps=1e-8, weight_decay=0, var_freeze_step=100000,
+                         var_update_scaler=16, local_step_scaler=32678, local_step_clipper=16),
 }
 
 # The optimizers of PyTorch, and its names of the numbers.
@@ -150,10 +155,12 @@ def optimizers():
                      ("novograd", 0.01), ("ademamix", 3e-3)):
         for given in ({}, OTHERS[name]):
             yield name, dict(lr=lr, **given), *paper(name, dict(lr=lr, **given))
-    for given in ({}, dict(freeze_step=9, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.3)):
-        given = dict(lr=3e-3, **given)
-        made = by_slots(lambda n: True, R.onebit_adam, {**DEFAULTS["onebit-adam"], **given})
-        yield "onebit-adam", given, [made], "paper"
+    for name, lr in (("onebit-adam", 3e-3), ("onebit-lamb", 0.02), ("zeroone-adam", 3e-3)):
+        for given in ({}, OTHERS[name]):
+            given = dict(lr=lr, **given)
+            made = getattr(R, name.replace("-", "_"))
+            yield (name, given, [by_slots(lambda n: True, made, {**DEFAULTS[name], **given})],
+                   "paper")
     for given in ({}, OTHERS["schedulefree"]):
         given = dict(lr=3e-3, **given)
         yield ("schedulefree", given, *paper("schedulefree", given, warmup=7),
@@ -208,6 +215,10 @@ OTHERS = {
     "muon": dict(momentum=0.8, nesterov=0, ns_steps=4, match_rms=0, weight_decay=1),
     "nadam": dict(betas=(0.8, 0.95), eps=1e-4, weight_decay=0.1, momentum_decay=0.3),
     "novograd": dict(betas=(0.8, 0.5), eps=1e-3, weight_decay=0.1),
+    "onebit-adam": dict(freeze_step=9, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.3),
+    "onebit-lamb": dict(freeze_step=9, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.3,
+                        coeff_beta=0.8, max_coeff=8, min_coeff=0.1, factor_max=2, factor_min=0.8,
+                        factor_threshold=0.2),
     "radam": dict(betas=(0.8, 0.7), eps=1e-4, weight_decay=0.1),
     "rmsprop": dict(rho=0.9, eps=1e-4, momentum=0.8, weight_decay=0.1),
     "sam": dict(radius=0.5, base="sgd", momentum=0.8, weight_decay=0.01),
@@ -217,6 +228,8 @@ OTHERS = {
     "shampoo": dict(betas=(0.8, 0.9), weight_decay=1, damping=1e-2, interval=3, match_rms=0,
                     max_dim=64),
     "soap": dict(betas=(0.9, 0.9), eps=1e-2, weight_decay=1, interval=3),
+    "zeroone-adam": dict(betas=(0.8, 0.95), eps=1e-4, weight_decay=0.3, var_freeze_step=9,
+                         var_update_scaler=2, local_step_scaler=4, local_step_clipper=3),
 }
 
 

@@ -330,6 +330,46 @@ static void rows(const char *name)
         }
 }
 
+/* Of the elements that topk sends each is within a step of its scale; nothing else is sent. */
+static void quanta(const char *name)
+{
+    static const int64_t lengths[] = {1, 2, 100, 1025, MOST};
+    static const double shares[] = {0.001, 0.07, 0.5, 1};
+    static float sent[MOST];
+    bool eight = !strcmp(name, "topk8");
+    int64_t block = eight ? 256 : 128;
+    for (int i = 0; i < 5 * 4; i++) {
+        char text[2][32];
+        int64_t n = lengths[i % 5], k = kept(n, shares[i / 5]), none = 0;
+        snprintf(text[0], sizeof text[0], "topk:%g", shares[i / 5]);
+        snprintf(text[1], sizeof text[1], "%s:%g", name, shares[i / 5]);
+        sk_codec all = with(text[0]), c = with(text[1]);
+        fill(1);
+        there_and_back(&all, n);
+        memcpy(sent, y, sizeof sent);
+        there_and_back(&c, n);
+        check(sk_codec_bytes(&c, 0) == 0);
+        check(sk_codec_bytes(&c, n) == k * 2 + (k + block - 1) / block * 2 +
+                                           k / block * (eight ? 256 : 64) +
+                                           (eight ? k % block : (k % block + 1) / 2));
+        for (int64_t j = 0; j < n; j++) {
+            if (sent[j] == 0) none += y[j] != 0;
+            else
+                none += !(fabs((double)y[j] - (double)sent[j]) <=
+                          2.02 * (1 + 0x1p-7) / (eight ? 127 : 7));
+        }
+        check(!none);
+        if (n == MOST) parts(&c);
+    }
+    sk_codec c = with(eight ? "topk8:0.3" : "topk4:0.3");
+    fill(1);
+    x[77] = NAN;
+    there_and_back(&c, 200);
+    check(isnan(y[77]));
+    c.value = 1;
+    draws(&c); /* means of what is sent are right */
+}
+
 /* A row of which all or none stand out, and numbers that are not finite. */
 static void odd_thresholds(void)
 {
@@ -423,7 +463,8 @@ int main(void)
         const sk_codec *c = sk_codec_parts[n];
         check(sk_codec_find(c->name) == c && c->doc);
         if (c->low_rank) continue; /* whole matrices: test/layout/low_rank.c */
-        if (c->encode_row) rows(c->name);
+        if (c->encode_row && !strncmp(c->name, "topk", 4) && c->name[4]) quanta(c->name);
+        else if (c->encode_row) rows(c->name);
         else of_blocks(c);
     }
     odd_rows();

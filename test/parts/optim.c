@@ -28,6 +28,8 @@ typedef struct tensor {
     double w[MOST], g[MOST];  /* g: as the optimizer sees it, scaled */
     double m[MOST], v[MOST], slow[MOST], product;
     double average[MOST]; /* what evaluation reads, of an optimizer that has it */
+    double fresh[MOST], anchor[MOST], coeff, factor, rates;
+    int updates; /* of the second moment */
 } tensor;
 
 static double num(const tensor *x, const char *name)
@@ -112,6 +114,87 @@ static void onebit_adam(tensor *x)
         x->w[i] -= lr * num(x, "decay") * x->w[i];
         x->w[i] -= lr * x->m[i] / fix(x, "beta1") / (root + num(x, "eps"));
     }
+}
+
+static double between(double x, double least, double most) { return fmin(fmax(x, least), most); }
+
+/* 1-bit LAMB on one rank, algorithm 1 with the numbers of the authors' code, both moments debiased:
+ * the gradient that comes back from two momenta is the gradient, and scales cancel. */
+static void onebit_lamb(tensor *x)
+{
+    double up[MOST], plain[MOST], most = 0, lr = num(x, "lr"), first = num(x, "freeze_step");
+    double b1 = num(x, "beta1"), b2 = num(x, "beta2"), eps = num(x, "eps"), now = 1;
+    bool frozen = x->t > first;
+    for (int i = 0; i < x->n; i++) {
+        double g = x->g[i];
+        x->m[i] = b1 * x->m[i] + (1 - b1) * g;
+        x->fresh[i] = b2 * x->fresh[i] + (1 - b2) * g * g;
+        if (!frozen) x->v[i] = x->fresh[i];
+        double root = sqrt(x->v[i] / (1 - pow(b2, frozen ? first : x->t))) + eps;
+        most = fmax(most, root / (sqrt(x->fresh[i] / fix(x, "beta2")) + eps));
+        plain[i] = x->m[i] / fix(x, "beta1") / root;
+        up[i] = plain[i] + num(x, "decay") * x->w[i];
+    }
+    if (!frozen) {
+        if (norm(x->w, x->n) > 0 && norm(up, x->n) > 0)
+            now = between(norm(x->w, x->n) / norm(up, x->n), num(x, "min_coeff"),
+                          num(x, "max_coeff"));
+        x->coeff = num(x, "coeff_beta") * x->coeff + (1 - num(x, "coeff_beta")) * now;
+        x->factor = 1;
+    } else {
+        double part = fmin(1, norm(plain, x->n) / norm(up, x->n)), far = num(x, "factor_threshold");
+        double factor = most * part + 1 - part;
+        factor = between(factor, num(x, "factor_min"), num(x, "factor_max"));
+        x->factor = between(factor, x->factor * (1 - far), x->factor * (1 + far));
+        now = x->coeff * x->factor;
+    }
+    for (int i = 0; i < x->n; i++) x->w[i] -= lr * now * up[i];
+}
+
+/* The authors' counters: is the second moment updated in step t, and do ranks send in it? */
+static bool zeroone_dense(const tensor *x)
+{
+    int every = 1, count = 0;
+    if (x->t > num(x, "var_freeze_step")) return false;
+    for (int s = 1; s <= x->t; s++) {
+        if (s % every) continue;
+        if (s == x->t) return true;
+        if (++count == (int)num(x, "var_update_scaler")) count = 0, every *= 2;
+    }
+    return false;
+}
+
+static bool zeroone_sends(const tensor *x)
+{
+    int every = 1, count = 0;
+    for (int s = (int)num(x, "var_freeze_step") + 1; s < x->t; s++)
+        if (++count == (int)num(x, "local_step_scaler"))
+            count = 0, every = (int)fmin(2 * every, num(x, "local_step_clipper"));
+    return x->t % every == 0;
+}
+
+/* 0/1 Adam on one rank, algorithm 1, both moments debiased: `slow` is u, `anchor` x of the last
+ * step that sent, which decays. */
+static void zeroone_adam(tensor *x)
+{
+    double b1 = num(x, "beta1"), b2 = num(x, "beta2"), rate = num(x, "lr") / fix(x, "beta1");
+    bool dense = zeroone_dense(x), sends = zeroone_sends(x);
+    if (x->t == 1) memcpy(x->anchor, x->w, sizeof x->w);
+    x->updates += dense;
+    x->rates += rate;
+    for (int i = 0; i < x->n; i++) {
+        x->m[i] = b1 * x->m[i] + (1 - b1) * x->g[i];
+        if (dense) x->v[i] = b2 * x->v[i] + (1 - b2) * x->g[i] * x->g[i];
+        double root = sqrt(x->v[i] / (1 - pow(b2, x->updates))) + num(x, "eps");
+        x->slow[i] += rate * x->m[i];
+        x->anchor[i] *= 1 - num(x, "lr") * num(x, "decay");
+        x->w[i] = x->anchor[i] - x->slow[i] / root;
+        if (!dense && !sends) continue;
+        if (!dense) x->m[i] = x->slow[i] / x->rates;
+        x->anchor[i] = x->w[i];
+        x->slow[i] = 0;
+    }
+    if (dense || sends) x->rates = 0;
 }
 
 static void lamb(tensor *x)
@@ -329,6 +412,8 @@ static const struct reference {
     {"soap", NULL, 0, NULL, 0},
     {"adafactor-vector", adafactor_vector, 0.05, "decay_rate", 0.5},
     {"onebit-adam", onebit_adam, 0.05, "freeze_step", 8},
+    {"onebit-lamb", onebit_lamb, 0.05, "freeze_step", 8},
+    {"zeroone-adam", zeroone_adam, 0.05, "var_freeze_step", 10},
     {"nadam", nadam, 0.05, "momentum_decay", 0.3},
     {"novograd", novograd, 0.5, "beta2", 0.5},
     {"radam", radam, 0.05, "beta2", 0.7},
@@ -337,6 +422,16 @@ static const struct reference {
     {"sam", sam, 0.05, "base", 1}, /* two gradients: test/optim/sam.c */
     {"sgd", sgd, 0.02, "momentum", 0.5},
     {"sgd-pb", sgd_pb, 0.02, "compensate", 0},
+};
+
+/* More that the second round sets. */
+static const struct {
+    const char *name, *knob;
+    double other;
+} others[] = {
+    {"onebit-lamb", "factor_max", 1.2},        {"onebit-lamb", "max_coeff", 0.5},
+    {"zeroone-adam", "var_update_scaler", 3},  {"zeroone-adam", "local_step_scaler", 4},
+    {"zeroone-adam", "local_step_clipper", 3},
 };
 
 static const struct reference *reference_of(const sk_optim *o)
@@ -361,6 +456,9 @@ static void set_knobs(const struct reference *f, bool other)
         if (k->role == SK_KNOB_LR) to = f->lr;
         if (!strcmp(k->name, "decay")) to = 0.1;
         if (other && !strcmp(k->name, f->knob)) to = f->other;
+        for (size_t a = 0; other && a < sizeof others / sizeof *others; a++)
+            if (!strcmp(others[a].name, f->name) && !strcmp(others[a].knob, k->name))
+                to = others[a].other;
         if (k->role == SK_KNOB_DECAY && !x.decays) to = 0;
         x.knob[i] = (double)(float)to;
     }
@@ -386,17 +484,27 @@ static void draw_grads(int t)
     x.t = t;
 }
 
+static int kind_of_step(void)
+{
+    if (!x.o->sends) return SK_STEP_DENSE;
+    if (x.o->step_kind) return x.o->step_kind(x.knob, x.t);
+    return x.t > x.knob[x.o->first_steps - 1] ? SK_STEP_SENT : SK_STEP_DENSE;
+}
+
 /* One update in `cut` shards. */
 static void update(int cut)
 {
     double sum[SK_MAX_SUM] = {0};
-    bool sends = x.o->sends && x.t > x.knob[x.o->first_steps - 1];
-    for (int pass = sends ? x.o->n_first : 0; x.o->pass[pass]; pass++) {
+    int kind = kind_of_step();
+    bool sends = kind == SK_STEP_SENT;
+    for (int pass = 0; x.o->pass[pass]; pass++) {
         double all[SK_MAX_SUM] = {0};
+        if (sk_optim_kind(x.o, pass) != kind) continue;
         for (int c = 0; c < cut; c++) {
             int from = x.n * c / cut, to = x.n * (c + 1) / cut;
             sk_piece p = {.n = to - from, .scale = 0.5F, .step = x.t, .delay = DELAY};
             p.warmup = LR_WARMUP;
+            p.pass = pass, p.elements = x.n;
             p.param = weights + from, p.grad = grads + from;
             for (int s = 0; s < SK_MAX_STATE; s++) p.state[s] = state[s] + from;
             for (int k = 0; k < SK_MAX_KNOB; k++) p.knob[k] = (float)x.knob[k];
@@ -404,12 +512,12 @@ static void update(int cut)
             if (sends) p.state[x.o->n_state] = p.state[x.o->sends - 1];
             memcpy(p.sum, sum, sizeof sum);
             p.scalar = scalars;
-            if (pass == 1 && !c && x.o->settle) x.o->settle(&p);
+            if (!c && sk_optim_settles(x.o, pass)) x.o->settle(&p);
             x.o->pass[pass](&p);
-            for (int s = 0; s < x.o->n_sums; s++) all[s] += p.sum[s];
+            for (int s = 0; s < x.o->n_sums; s++)
+                all[s] = x.o->maxima >> s & 1 ? fmax(all[s], p.sum[s]) : all[s] + p.sum[s];
         }
-        memcpy(sum, all, sizeof sum);
-        if (!sends && pass + 1 == x.o->n_first) break;
+        if (sk_optim_totals(x.o, pass)) memcpy(sum, all, sizeof sum);
     }
 }
 

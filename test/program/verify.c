@@ -167,7 +167,7 @@ static int root(const sk_program *p, int buf)
 
 static bool reads(const sk_program *p, const sk_inst *in, int buf)
 {
-    for (int i = 0; i < SK_MAX_IN; i++)
+    for (int i = 0; i < SK_MAX_OPERANDS; i++)
         if (in->in[i] >= 0 && root(p, in->in[i]) == buf) return true;
     for (int o = 0; o < SK_MAX_OUT; o++)
         if (in->add >> o & 1 && in->out[o] == buf) return true;
@@ -274,7 +274,7 @@ static bool average_early(sk_program *p)
 static bool average_unread(sk_program *p)
 {
     for (int pc = p->n_train; pc < p->insts.n; pc++)
-        for (int i = 0; p->insts.v[pc].act == SK_DO_OP && i < SK_MAX_IN; i++)
+        for (int i = 0; p->insts.v[pc].act == SK_DO_OP && i < SK_MAX_OPERANDS; i++)
             for (int k = 0; k < p->params.n; k++) {
                 const sk_param_plan *q = &p->params.v[k];
                 int buf = p->insts.v[pc].in[i];

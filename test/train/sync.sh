@@ -25,6 +25,17 @@ for way in local:4 diloco:4 stream:4 elastic:5; do
     same "$name-zero" "$name"
 done
 
+# A batch that grows on the way, between two synchronisations: on another layout inside of the replicas, and behind a resume.
+for way in local:4 stream:4; do
+    name=grows-${way%%:*}
+    train "$name" layout="dp=2 sync=$way" train.batch_schedule="0: 8, 7: 16"
+    train "$name-again" layout="dp=2 sync=$way" train.batch_schedule="0: 8, 7: 16" resume="$name/ckpt/step-0000000006"
+    same "$name-again" "$name"
+    train "$name-tp" layout="dp=2 tp=2 sync=$way" train.batch_schedule="0: 8, 7: 16"
+    same "$name-tp" "$name"
+    ! cmp -s "$name/final/model.safetensors" "${way%%:*}/final/model.safetensors" || fail "$name: the batch did not grow"
+done
+
 # What replicas send encoded, with what is owed: resumed to the bit.
 train coded layout="dp=2 sync=stream:4:codec=q4:feedback" order=fast
 train coded-again layout="dp=2 sync=stream:4:codec=q4:feedback" order=fast resume=coded/ckpt/step-0000000006

@@ -217,7 +217,7 @@ static __global__ void __launch_bounds__(SK_PASS_BLOCK, 2)
     __shared__ sk_q8_trees trees;
     sk_common<P> &c = *reinterpret_cast<sk_common<P> *>(shared);
     const sk_update *p = &j.pieces[sk_piece_with(j.pieces, j.n_pieces, blockIdx.x)];
-    A sum[P::SUMS + 1] = {};
+    A sum[SK_TOTALS<P> + 1] = {};
     if (threadIdx.x == 0) sk_begin<P>(&j, p, sizeof(float), &c);
     sk_q8_grow(&trees);
     __syncthreads();
@@ -226,10 +226,7 @@ static __global__ void __launch_bounds__(SK_PASS_BLOCK, 2)
     if (c.skip) return;
     if (p->bias_update != 0) sk_bias_update(p, o, c.from, c.n);
     else sk_blocks_pass(trees, p, c, o, sum);
-    for (int s = 0; s < P::SUMS && partial; s++) {
-        A all = sk_block_sum(sum[s]);
-        if (threadIdx.x == 0) partial[(int64_t)blockIdx.x * SK_MAX_SUM + s] = all;
-    }
+    sk_chunk_totals<P>(sum, partial);
 }
 
 #endif

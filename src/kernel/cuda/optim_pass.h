@@ -47,7 +47,18 @@ typedef struct sk_facts {
     const float *scalar; /* sk_optim.scalars, settled */
     double norm;         /* of all gradients, before clipping */
     float share;         /* as in sk_piece */
+    double elements;     /* likewise */
 } sk_facts;
+
+/* The maxima of a pass (sk_optim.maxima) are `enum { MAXIMA = 1 }` and are sum[SUMS] .. of one();
+ * passes without them need not say so. */
+template <class P, class = void> struct sk_maxima_of {
+    enum { N = 0 };
+};
+template <class P> struct sk_maxima_of<P, std::enable_if_t<(P::MAXIMA > 0)>> {
+    enum { N = P::MAXIMA };
+};
+template <class P> constexpr int SK_TOTALS = P::SUMS + sk_maxima_of<P>::N;
 
 /* ---- elements */
 
@@ -110,11 +121,26 @@ static __device__ inline sk_fixed sk_block_sum(sk_fixed x)
     return x;
 }
 
+/* The largest of a block, for thread 0. */
+static __device__ inline double sk_block_most(double x)
+{
+    __shared__ double part[SK_PASS_BLOCK];
+    __syncthreads();
+    part[threadIdx.x] = x;
+    __syncthreads();
+    for (int i = 1; i < SK_PASS_BLOCK && !threadIdx.x; i++) x = fmax(x, part[i]);
+    return x;
+}
+
 /* Sums of this type are those of canonical order. */
 template <typename A> constexpr bool SK_IN_ORDER = std::is_same<A, sk_fixed>::value;
 
 static __device__ inline void sk_join(double *to, double x) { *to += x; }
 static __device__ inline void sk_join(sk_fixed *to, sk_fixed x) { sk_fixed_join(to, x); }
+
+/* Maxima are doubles, also in the place of an integer. */
+static __device__ inline double *sk_most_at(double *at) { return at; }
+static __device__ inline double *sk_most_at(sk_fixed *at) { return reinterpret_cast<double *>(at); }
 
 /* The shard that a chunk belongs to: the last whose first chunk is not behind it.  All lanes of a
  * warp ask together, 32 places at a time: two steps for a thousand shards. */
@@ -192,10 +218,13 @@ static __device__ inline sk_facts sk_facts_of(const sk_update_job *j, const sk_u
                   (double)j->warmup,
                   p->scalar,
                   pulse->norm,
-                  j->share};
+                  j->share,
+                  (double)p->elements};
     for (int s = 0; s < SK_MAX_SUM && p->before; s++)
         f.before[s] = j->ordered ? sk_fixed_value((const sk_fixed *)p->before + s)
                                  : ((const double *)p->before)[s];
+    for (int s = 0; s < SK_MAX_SUM && p->before_most; s++)
+        if (j->maxima >> s & 1) f.before[s] = p->before_most[s];
     return f;
 }
 
@@ -304,10 +333,13 @@ template <class P, int V>
 static __device__ inline void sk_some_change(const P &pass, sk_dtype grad_type, float scale,
                                              sk_some<V> &x, sk_fixed *sum)
 {
-    double one[P::SUMS + 1] = {0};
+    double one[SK_TOTALS<P> + 1] = {0};
     sk_some_change(pass, grad_type, scale, x, one);
 #pragma unroll
     for (int s = 0; s < P::SUMS; s++) sk_fixed_add(&sum[s], one[s]);
+#pragma unroll
+    for (int s = P::SUMS; s < SK_TOTALS<P>; s++)
+        *sk_most_at(&sum[s]) = fmax(*sk_most_at(&sum[s]), one[s]);
 }
 
 template <class P, int V>
@@ -418,6 +450,19 @@ static __device__ inline void sk_share_pass(const sk_common<P> &c, const sk_shar
     }
 }
 
+/* The totals of a block, in a place for each chunk. */
+template <class P, typename A> static __device__ inline void sk_chunk_totals(A *sum, A *partial)
+{
+    for (int s = 0; s < P::SUMS && partial; s++) {
+        A all = sk_block_sum(sum[s]);
+        if (threadIdx.x == 0) partial[(int64_t)blockIdx.x * SK_MAX_SUM + s] = all;
+    }
+    for (int s = P::SUMS; s < SK_TOTALS<P> && partial; s++) {
+        double all = sk_block_most(*sk_most_at(&sum[s]));
+        if (threadIdx.x == 0) *sk_most_at(&partial[(int64_t)blockIdx.x * SK_MAX_SUM + s]) = all;
+    }
+}
+
 /* One chunk; its sums go to partial[chunk]: of double, or in canonical order of sk_fixed.  In
  * canonical order all elements go one by one, so that all are made by the same code. */
 template <class P, typename S, typename A>
@@ -427,7 +472,7 @@ static __global__ void __launch_bounds__(SK_PASS_BLOCK, 4)
     __shared__ alignas(16) char shared[sizeof(sk_common<P>)];
     sk_common<P> &c = *reinterpret_cast<sk_common<P> *>(shared);
     const sk_update *p = &j.pieces[sk_piece_with(j.pieces, j.n_pieces, blockIdx.x)];
-    A sum[P::SUMS + 1] = {};
+    A sum[SK_TOTALS<P> + 1] = {};
     if (threadIdx.x == 0) sk_begin<P>(&j, p, sizeof(S), &c);
     __syncthreads();
     sk_share_of<S> o = sk_share_at<P, S>(&j, p, c.from);
@@ -436,10 +481,7 @@ static __global__ void __launch_bounds__(SK_PASS_BLOCK, 4)
     if (c.skip) return;
     if (p->bias_update != 0) sk_bias_update(p, o, c.from, c.n);
     else sk_share_pass(c, o, quads, sum);
-    for (int s = 0; s < P::SUMS && partial; s++) {
-        A all = sk_block_sum(sum[s]);
-        if (threadIdx.x == 0) partial[(int64_t)blockIdx.x * SK_MAX_SUM + s] = all;
-    }
+    sk_chunk_totals<P>(sum, partial);
 }
 
 #include "kernel/cuda/optim_blocks.h"
@@ -447,7 +489,7 @@ static __global__ void __launch_bounds__(SK_PASS_BLOCK, 4)
 /* One block a shard: the sums of its chunks are added up. */
 template <typename A>
 static __global__ void __launch_bounds__(SK_PASS_BLOCK)
-    sk_pass_sums(const __grid_constant__ sk_update_job j, const A *partial, int n_sums)
+    sk_pass_sums(const __grid_constant__ sk_update_job j, const A *partial, int n_sums, int n_all)
 {
     const sk_update *p = &j.pieces[blockIdx.x];
     int64_t chunks = (p->n + SK_UPDATE_CHUNK - 1) / SK_UPDATE_CHUNK;
@@ -458,6 +500,14 @@ static __global__ void __launch_bounds__(SK_PASS_BLOCK)
             sk_join(&sum, partial[(p->chunk + c) * SK_MAX_SUM + s]);
         sum = sk_block_sum(sum);
         if (threadIdx.x == 0) ((A *)p->after)[s] = sum;
+    }
+    for (int s = 0; s < SK_MAX_SUM && p->after_most; s++) {
+        if (!(j.maxima >> s & 1)) continue;
+        double most = 0;
+        for (int64_t c = threadIdx.x; c < chunks && p->owner; c += SK_PASS_BLOCK)
+            most = fmax(most, *sk_most_at((A *)&partial[(p->chunk + c) * SK_MAX_SUM + s]));
+        most = sk_block_most(most);
+        if (threadIdx.x == 0) p->after_most[s] = s < n_all ? most : 0;
     }
 }
 
@@ -545,7 +595,7 @@ static void sk_pass_all(const sk_update_job *j, A *partial, cudaStream_t s)
     if constexpr (P::SUMS > 0)
         if (partial && j->n_pieces)
             sk_pass_sums<<<(unsigned)j->n_pieces, SK_PASS_BLOCK, 0, s>>>(*j, (const A *)partial,
-                                                                         P::SUMS);
+                                                                         P::SUMS, SK_TOTALS<P>);
 }
 
 template <class P>

@@ -91,7 +91,7 @@ static __device__ inline void sk_rounding_begin(const sk_update_job *j, const sk
     l->row = v->n ? v->size[v->n - 1] : 1;
     l->first = l->run ? sk_logical_there(v, 0) : 0;
     for (int s = 0; s < SK_MAX_STATE; s++)
-        l->key[s] = sk_rng(j->seed, p->name, (uint64_t)step * SK_MAX_STATE + (uint64_t)s).a;
+        l->key[s] = sk_rng(j->seed, p->name, (uint64_t)step * SK_ROUNDED_STATES + (uint64_t)s).a;
 }
 
 #endif

@@ -157,6 +157,7 @@ static bool may_deal(const sk_lowering *e, const sk_param_plan *q, int a)
 {
     char roles[SK_MAX_DIM + 1];
     if (a == e->l->stage_axis || e->l->mesh.size[a] < 2 || sk_layout_local(e->l, a)) return false;
+    if (sk_is_timed(e, a)) return false; /* its ranks do not wait for each other */
     if (q->update.how[a] != SK_SPLIT) return q->update.how[a] == SK_REPLICATE && !zero(e);
     sk_param_matrix(e->g, q->tensor, roles);
     if (roles[q->update.dim[a]] == '0' ||

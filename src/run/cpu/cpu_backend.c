@@ -11,6 +11,7 @@
 #include "run/batch.h"
 #include "run/cpu/optimize.h"
 #include "run/cpu/rearrange.h"
+#include "run/timed.h"
 
 #include <string.h>
 
@@ -29,6 +30,8 @@ static sk_status write_tables(sk_run *r)
                                .group = c->group,
                                .n_segs = c->n_segs,
                                .algorithm = c->algorithm,
+                               .degrees = c->degrees,
+                               .rows = c->rows,
                                .root = c->root,
                                .common = c->common,
                                .workspace = c->workspace < 0 ? 0 : p->bufs.v[c->workspace].offset,
@@ -209,6 +212,12 @@ static sk_status optimize(sk_run *r, const sk_inst *in, int pc)
     case SK_DO_STATS:
         sk_do_stats(r, in);
         return SK_OK;
+    case SK_DO_COMMIT:
+        return r->opts.alone ? SK_OK : sk_do_commit(r);
+    case SK_DO_PULL:
+        return r->opts.alone ? SK_OK : sk_do_pull(r);
+    case SK_DO_PUSH:
+        return r->opts.alone ? SK_OK : sk_do_push(r);
     case SK_DO_CLIP:
         sk_do_clip(r, in);
         return SK_OK;
@@ -302,7 +311,10 @@ static sk_status step_one(sk_run *r, int pc)
 
 static sk_status section(sk_run *r, int from, int to)
 {
-    for (int pc = from; pc < to; pc++) SK_TRY(step_one(r, pc));
+    for (int pc = from; pc < to && !r->late; pc++) {
+        SK_TRY(step_one(r, pc));
+        r->late |= r->watches && sk_quorum_over(r->comm, r->step);
+    }
     return SK_OK;
 }
 

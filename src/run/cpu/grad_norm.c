@@ -18,8 +18,12 @@ static double squares(const real *x, int64_t n)
     return sum;
 }
 
-/* Every element counts once, at its owner; bias updates of routers are no gradients of the loss. */
-static bool in_norm(const sk_param_plan *q) { return q->owner && q->tensor->bias_update == 0; }
+/* Every element counts once, at its owner, or on every rank for itself; bias updates of routers are
+ * no gradients of the loss. */
+static bool in_norm(const sk_run *r, const sk_param_plan *q)
+{
+    return (q->owner || sk_layout_timed(&r->p->layout)) && q->tensor->bias_update == 0;
+}
 
 void sk_see_part(const sk_run *r, int buf, int part, int of, sk_see_elements *f, void *ctx)
 {
@@ -56,7 +60,7 @@ static void norm_part(void *ctx, int part, int of)
     for (int i = 0; i < r->p->params.n; i++) {
         const sk_param_plan *q = &r->p->params.v[i];
         double *one = &r->squares[i * of + part];
-        if (!in_norm(q)) continue;
+        if (!in_norm(r, q)) continue;
         if (!r->p->bufs.v[q->grad_shard].placement) {
             *one = 0;
             sk_see_part(r, q->grad_shard, part, of, see_squares, one);
@@ -70,7 +74,7 @@ static void exact_part(void *ctx, int part, int of)
     sk_run *r = ctx;
     for (int i = 0; i < r->p->params.n; i++) {
         const sk_param_plan *q = &r->p->params.v[i];
-        if (in_norm(q) && !r->p->bufs.v[q->grad_shard].placement)
+        if (in_norm(r, q) && !r->p->bufs.v[q->grad_shard].placement)
             sk_see_part(r, q->grad_shard, part, of, see_exactly, &r->exact[part]);
     }
 }
@@ -81,7 +85,7 @@ static void offloaded_part(void *ctx, int part, int of)
     sk_run *r = j->r;
     double *one = &r->squares[j->in->param * of + part];
     *one = 0;
-    if (!in_norm(&r->p->params.v[j->in->param]))
+    if (!in_norm(r, &r->p->params.v[j->in->param]))
         sk_see_part(r, j->in->in[0], part, of, see_finite, one);
     else if (r->p->layout.canonical)
         sk_see_part(r, j->in->in[0], part, of, see_exactly, &r->exact[part]);
@@ -96,7 +100,7 @@ static void copies_part(void *ctx, int part, int of)
     r->partial[part][1] = 0;
     for (int i = 0; i < r->p->params.n; i++) {
         const sk_param_plan *q = &r->p->params.v[i];
-        if (in_norm(q) || q->tensor->bias_update != 0) continue;
+        if (in_norm(r, q) || q->tensor->bias_update != 0) continue;
         if (r->p->bufs.v[q->grad_shard].placement) r->partial[part][1] += r->squares[i * of + part];
         else sk_see_part(r, q->grad_shard, part, of, see_finite, &r->partial[part][1]);
     }
@@ -173,6 +177,8 @@ void sk_do_stats(sk_run *r, const sk_inst *in)
             else if (sum->cell[i] >= 0) s[SK_STAT_SUMS + p->n_sums + sum->cell[i]] = x;
         }
     }
+    if (in->training && r->set)
+        memcpy(s + SK_STAT_SUMS, r->committed, sizeof *s * (size_t)p->n_sums);
 }
 
 static void sumsq_part(void *ctx, int part, int of)
@@ -239,7 +245,7 @@ static void take_noise(sk_run *r, int noise)
 /* What a step reports is of all replicas; the norm is the root of the mean square of theirs. */
 static void report_all(sk_run *r, const sk_inst *in)
 {
-    if (in->in[3] < 0) return;
+    if (in->in[3] < 0 || r->p->apart) return;
     take_sums(r, in->in[3], in->in[4]);
     r->out.grad_norm *= sqrt(sk_layout_replicas(&r->p->layout));
 }
@@ -266,7 +272,7 @@ static void reset_feedback(const sk_run *r)
 void sk_do_clip(sk_run *r, const sk_inst *in)
 {
     double most = sk_run_first_phase(r) ? 0 : r->opts.knobs.clip;
-    bool together = r->step < in->together;
+    bool together = sk_run_together(r, in->together);
     if (together) take_together(r, in);
     else take_sums(r, in->in[0], in->in[1]);
     take_noise(r, in->in[2]);
@@ -281,6 +287,6 @@ void sk_do_clip(sk_run *r, const sk_inst *in)
         r->out.grad_norm *= tokens * (double)in->scale;
         r->out.finite = isfinite(r->out.loss) && isfinite(r->out.grad_norm);
     }
-    r->skip = !r->opts.alone && (!r->out.finite || r->out.again);
+    r->skip = !r->opts.alone && (r->bad_phase || !r->out.finite || r->out.again);
     if (r->skip) reset_feedback(r);
 }

@@ -49,6 +49,7 @@ typedef struct update_job {
     sk_q8 q8[SK_MAX_STATE];    /* the map of blocks; 0: bf16 */
     int64_t unit;              /* elements: threads have multiples of it */
     sk_view shape;             /* of the shard */
+    unsigned maxima;           /* as in sk_optim */
     void (*pass)(sk_piece *p);
 } update_job;
 
@@ -86,7 +87,7 @@ static void narrow_state(const update_job *j, int s, int64_t from, int64_t n, co
     uint16_t *to = (uint16_t *)j->state[s] + from;
     const sk_view *v = &j->shape;
     int64_t row = v->n ? v->size[v->n - 1] : 1, m;
-    uint64_t seed = j->r->opts.seed, stream = (uint64_t)j->piece.step * SK_MAX_STATE;
+    uint64_t seed = j->r->opts.seed, stream = (uint64_t)j->piece.step * SK_ROUNDED_STATES;
     uint64_t key = sk_rng(seed, j->name, stream + (uint64_t)s).a;
     for (int64_t i = 0; i < n; i += m) {
         int64_t left = row - (from + i) % row;
@@ -94,6 +95,12 @@ static void narrow_state(const update_job *j, int s, int64_t from, int64_t n, co
         if (m > SK_BLOCK) m = SK_BLOCK;
         round_run(key, sk_logical(v, from + i), x + i, to + i, m);
     }
+}
+
+/* A total of some elements and that of others. */
+static double joined(const update_job *j, int s, double x, double y)
+{
+    return j->maxima >> s & 1 ? fmax(x, y) : x + y;
 }
 
 static bool is_wide(const update_job *j)
@@ -126,7 +133,7 @@ static void pass_over(const update_job *j, const double *totals, int64_t from, i
         j->pass(&p);
         for (int s = 0; s < SK_MAX_STATE; s++)
             if (j->state[s]) narrow_state(j, s, from, p.n, state[s]);
-        for (int s = 0; s < SK_MAX_SUM; s++) sum[s] += p.sum[s];
+        for (int s = 0; s < SK_MAX_SUM; s++) sum[s] = joined(j, s, sum[s], p.sum[s]);
     }
 }
 
@@ -167,19 +174,27 @@ static sk_fixed *fixed_of(const sk_run *r, const sk_inst *in, int buf)
     return (sk_fixed *)sk_run_data(r, buf) + r->place[in->param] * SK_MAX_SUM;
 }
 
-static void totals(const sk_run *r, const sk_inst *in, double sum[SK_MAX_SUM])
+/* Behind the sums of all parameters (program/update.c). */
+static double *maxima_of(const sk_run *r, const sk_inst *in, int buf)
+{
+    int64_t words = r->p->bufs.v[buf].bytes / 8, most = words / (r->p->layout.canonical ? 3 : 2);
+    return (double *)sk_run_data(r, buf) + words - most + r->place[in->param] * SK_MAX_SUM;
+}
+
+static void totals(const sk_run *r, const sk_inst *in, unsigned maxima, double sum[SK_MAX_SUM])
 {
     if (in->in[1] < 0) return;
     for (int s = 0; s < SK_MAX_SUM; s++)
-        sum[s] = r->p->layout.canonical ? sk_fixed_value(fixed_of(r, in, in->in[1]) + s)
-                                        : sums_of(r, in, in->in[1])[s];
+        sum[s] = maxima >> s & 1          ? maxima_of(r, in, in->in[1])[s]
+                 : r->p->layout.canonical ? sk_fixed_value(fixed_of(r, in, in->in[1]) + s)
+                                          : sums_of(r, in, in->in[1])[s];
 }
 
 /* A pass that leaves sums, in deterministic order: summed by reduction blocks. */
 typedef struct block_job {
     const update_job *job;
     sk_fixed *total;
-    double sum[SK_MAX_SUM];
+    double sum[SK_MAX_SUM], *most;
 } block_job;
 
 static void block_run(void *ctx, int64_t from, int64_t n, bool last)
@@ -187,18 +202,22 @@ static void block_run(void *ctx, int64_t from, int64_t n, bool last)
     block_job *c = ctx;
     double sum[SK_MAX_SUM];
     pass_over(c->job, c->job->piece.sum, from, n, sum);
-    for (int s = 0; s < SK_MAX_SUM; s++) c->sum[s] += sum[s];
+    for (int s = 0; s < SK_MAX_SUM; s++) c->sum[s] = joined(c->job, s, c->sum[s], sum[s]);
     if (!last) return;
-    for (int s = 0; s < SK_MAX_SUM; s++) sk_fixed_add(&c->total[s], c->sum[s]);
+    for (int s = 0; s < SK_MAX_SUM; s++) {
+        if (c->job->maxima >> s & 1) c->most[s] = fmax(c->most[s], c->sum[s]);
+        else sk_fixed_add(&c->total[s], c->sum[s]);
+    }
     memset(c->sum, 0, sizeof c->sum);
 }
 
 static void block_part(void *ctx, int part, int of)
 {
     const update_job *j = ctx;
-    block_job c = {.job = j, .total = j->r->fixed[part]};
+    block_job c = {.job = j, .total = j->r->fixed[part], .most = j->r->partial[part]};
     int64_t from, to;
     memset(c.total, 0, sizeof j->r->fixed[part]);
+    memset(c.most, 0, sizeof j->r->partial[part]);
     update_share(j, part, of, &from, &to);
     for (; j->unit && from < to; from += j->unit) /* uncut: program/state_blocks.c */
         block_run(&c, from, to - from < j->unit ? to - from : j->unit, true);
@@ -213,6 +232,9 @@ static void update_by_blocks(sk_run *r, const sk_inst *in, update_job *j)
     for (int s = 0; s < SK_MAX_SUM; s++)
         for (int t = 0; t < r->p->threads && q->owner; t++) {
             sk_fixed_join(&sums[s], r->fixed[t][s]); /* zeroed before the pass */
+            if (!(j->maxima >> s & 1)) continue;
+            double *most = &maxima_of(r, in, in->out[1])[s];
+            *most = fmax(*most, r->partial[t][s]);
         }
 }
 
@@ -232,6 +254,8 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
                   .step = r->step * p->n_updates + r->shift + in->update + !in->background,
                   .warmup = r->opts.knobs.warmup,
                   .delay = in->delay,
+                  .pass = in->pass,
+                  .elements = sk_box_all(&shard->box),
                   .share = 1.0f / (float)sk_layout_replicas(&p->layout)};
     for (int s = 0; s < q->optim->n_state + sk_param_more(q); s++)
         if (in->in[2 + s] >= 0) x.state[s] = sk_run_data(r, in->in[2 + s]);
@@ -373,7 +397,7 @@ static void update(sk_run *r, const sk_inst *in)
 {
     const sk_program *p = r->p;
     const sk_param_plan *q = &p->params.v[in->param];
-    update_job j = {.r = r, .pass = q->optim->pass[in->pass]};
+    update_job j = {.r = r, .pass = q->optim->pass[in->pass], .maxima = q->optim->maxima};
     bool last = q->master >= 0 && sk_last_pass(p, in);
     if (q->tensor->bias_update != 0) {
         if (!r->skip && !sk_run_first_phase(r)) bias_update(r, in, q);
@@ -389,9 +413,9 @@ static void update(sk_run *r, const sk_inst *in)
     }
     j.shape = sk_buffer_view(p, q->shard, r->base);
     name_state(r, in, q, &j);
-    totals(r, in, j.piece.sum);
+    totals(r, in, j.maxima, j.piece.sum);
     if (q->scalars >= 0) j.piece.scalar = sk_run_data(r, in->in[SK_IN_SCALARS]);
-    if (q->scalars >= 0 && in->pass == 1) q->optim->settle(&j.piece);
+    if (q->scalars >= 0 && sk_optim_settles(q->optim, in->pass)) q->optim->settle(&j.piece);
     if (in->out[1] >= 0 && p->layout.canonical) {
         update_by_blocks(r, in, &j);
         return;
@@ -401,9 +425,11 @@ static void update(sk_run *r, const sk_inst *in)
     else sk_threads_run(r->team, update_part, &j);
     if (in->out[1] < 0) return;
     double *sums = sums_of(r, in, in->out[1]);
+    bool counts = q->owner || sk_layout_timed(&p->layout); /* there each rank counts for itself */
     for (int s = 0; s < SK_MAX_SUM; s++) {
-        sums[s] = 0;
-        for (int t = 0; t < parts && q->owner; t++) sums[s] += r->partial[t][s];
+        double *to = j.maxima >> s & 1 ? maxima_of(r, in, in->out[1]) : sums;
+        to[s] = 0;
+        for (int t = 0; t < parts && counts; t++) to[s] = joined(&j, s, to[s], r->partial[t][s]);
     }
 }
 

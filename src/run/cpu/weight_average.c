@@ -55,7 +55,8 @@ static void combine_part(void *ctx, int part, int of)
     }
 }
 
-/* A skipped step is synchronised as others are: all replicas skip it. */
+/* Steps are synchronised whoever skips them: a replica whose step was not finite has the weights of
+ * before it. */
 void sk_do_combine(sk_run *r, const sk_inst *in)
 {
     combine_job j = {.by = in->combine,

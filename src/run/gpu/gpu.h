@@ -65,8 +65,9 @@ struct sk_gpu {
     sk_norm_piece *grads;   /* the tables of these two, as they are written to the device */
     sk_update *pieces;
     int n_pieces;
-    sk_gpu_section sections[4]; /* a training step; a validation step; the mean of replicas; a
-                                   training step before there are replicas */
+    sk_gpu_section sections[5]; /* a training step; a validation step; the mean of replicas; a
+                                   training step with the gradient of all replicas; one in which
+                                   ranks send nothing */
     sk_event **marks;           /* by instruction and one before: for traces; NULL: none */
     sk_event **waits;           /* [2 * instruction] that waits for others: before, after */
     int64_t pool, left[2];      /* bytes of the pool; bytes left free before it and after it */

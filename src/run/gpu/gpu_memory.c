@@ -33,7 +33,7 @@ static sk_status check_ahead(const sk_run *r, const sk_gpu *g, int pc)
 {
     const sk_inst *in = &r->p->insts.v[pc];
     bool offloaded = r->p->bufs.v[in->out[0]].placement;
-    for (int i = 0; i < SK_MAX_IN; i++)
+    for (int i = 0; i < SK_MAX_OPERANDS; i++)
         offloaded |= in->in[i] >= 0 && r->p->bufs.v[in->in[i]].placement;
     if (offloaded)
         return refuse(r, pc,

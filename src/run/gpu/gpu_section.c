@@ -59,7 +59,8 @@ static bool out_of_graph(const sk_run *r, int from, int to)
 static sk_status launch(sk_run *r, int from, int to)
 {
     sk_gpu *g = r->gpu;
-    int training = r->step < r->p->replicas_from ? 3 : 0;
+    int kind = r->p->kinds ? sk_step_kind(r->p->kinds, r->step) : SK_STEP_SENT;
+    int training = sk_run_together(r, r->p->replicas_from) ? 3 : kind == SK_STEP_LOCAL ? 4 : 0;
     sk_gpu_section *s = &g->sections[!from ? training : from == r->p->n_mean ? 1 : 2];
     if (!s->runs++ || r->opts.before || sk_offload_any(r->p, from, to) || out_of_graph(r, from, to))
         return issue_all(r, from, to);
@@ -112,6 +113,7 @@ static void write_scalars(const sk_run *r)
                                       .lr = r->lr,
                                       .phase = r->phase,
                                       .momentum = r->momentum,
+                                      .skip = r->bad_phase,
                                       .loss_scale = r->loss_scale};
 }
 

@@ -10,6 +10,14 @@ static void *sums_at(const sk_run *r, const sk_inst *in, int buf)
     return buf < 0 ? NULL : (char *)sk_gpu_data(r, buf) + r->place[in->param] * each * 8;
 }
 
+/* Behind the sums of all parameters (program/update.c). */
+static double *most_at(const sk_run *r, const sk_inst *in, int buf)
+{
+    if (buf < 0 || !r->p->params.v[in->param].optim->maxima) return NULL;
+    int64_t words = r->p->bufs.v[buf].bytes / 8, most = words / (r->p->layout.canonical ? 3 : 2);
+    return (double *)sk_gpu_data(r, buf) + words - most + r->place[in->param] * SK_MAX_SUM;
+}
+
 /* AHEAD has the weights as its first operand, where UPDATE has the gradient
  * (kernel/optim_kernel.h). */
 static sk_update piece_of(const sk_run *r, const sk_inst *in)
@@ -36,6 +44,9 @@ static sk_update piece_of(const sk_run *r, const sk_inst *in)
                    .owner = q->owner,
                    .before = sums_at(r, in, in->in[1]),
                    .after = sums_at(r, in, in->out[1]),
+                   .elements = sk_box_all(&p->bufs.v[q->shard].box),
+                   .before_most = most_at(r, in, in->in[1]),
+                   .after_most = most_at(r, in, in->out[1]),
                    .name = sk_hash_text(q->tensor->name),
                    .shape = sk_buffer_view(p, q->shard, NULL)};
     for (int s = 0; s < q->n_state + sk_param_more(q); s++) {
@@ -60,6 +71,7 @@ static int gather_updates(const sk_run *r, int pc, sk_update *to, sk_update_job 
                            .phases = r->p->phases,
                            .share = 1.0f / (float)sk_layout_replicas(&r->p->layout),
                            .warmup = r->opts.knobs.warmup};
+    job->maxima = r->p->params.v[v[pc].param].optim->maxima;
     do {
         sk_update u = piece_of(r, &v[pc + n]);
         u.chunk = job->chunks;

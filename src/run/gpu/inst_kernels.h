@@ -53,10 +53,11 @@ typedef struct sk_clip_job {
     int cells; /* reduction blocks of the loss, behind the sums; 0: it is one of the sums */
     const double *small;        /* what sumsq() left, added over all ranks; or NULL */
     const int64_t *small_exact; /* the same in order=canonical */
-    const double *all; /* with replicas: sums of all of them, which a step reports; else NULL */
+    const double *all;          /* with replicas: sums of all of them; else NULL */
     const int64_t *exact_all;
     double replicas;
     int64_t together; /* before this step each replica has the gradient of all */
+    bool apart;       /* from then on a step reports its own sums, not those of all */
 } sk_clip_job;
 
 typedef struct sk_combine_job { /* buffers on the device */

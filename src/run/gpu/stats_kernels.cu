@@ -235,7 +235,7 @@ static __global__ void clip_one(const __grid_constant__ sk_clip_job j)
     double tokens = p->tokens > 0 ? p->tokens : 1;
     bool clips = j.clip > 0 && p->phase + 1 >= j.phases;
     double factor = clips ? j.clip / (p->norm + 1e-6) : 1;
-    if (j.all && !together) {
+    if (j.all && !together && !j.apart) {
         take_sums(&j, j.all, j.exact_all, loss_scale);
         p->norm *= sqrt(j.replicas);
     }
@@ -245,7 +245,7 @@ static __global__ void clip_one(const __grid_constant__ sk_clip_job j)
         p->norm *= tokens * (double)j.scale;
         p->finite = isfinite(p->loss) && isfinite(p->norm);
     }
-    p->skip = !j.alone && (!p->finite || p->again);
+    p->skip = !j.alone && (p->skip || !p->finite || p->again);
     p->hold = p->skip || p->phase + 1 < j.phases;
 }
 

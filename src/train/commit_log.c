@@ -1,0 +1,295 @@
+/* commit_log.c - commits.jsonl: written a line at a time, read as a whole. */
+#include "train/commit_log.h"
+#include "base/file_io.h"
+#include "base/strings.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_RANKS = 32, MOST_STEPS = 1 << 24, READ = 0, UPDATE = 1 };
+#define MOST_TURNS (2ll * MOST_RANKS * MOST_STEPS)
+
+static const char *path_of(sk_arena *a, const char *run)
+{
+    return sk_print(a, "%s/commits.jsonl", run);
+}
+
+/* --- one line --- */
+
+typedef struct line {
+    long long step;
+    unsigned set, dropped;
+    bool stale; /* it has these instead */
+    long long rank, read, update;
+} line;
+
+static bool take(const char **s, const char *end, const char *text)
+{
+    size_t n = strlen(text);
+    if ((size_t)(end - *s) < n || memcmp(*s, text, n) != 0) return false;
+    *s += n;
+    return true;
+}
+
+static bool take_number(const char **s, const char *end, long long most, long long *to)
+{
+    const char *from = *s;
+    for (*to = 0; *s < end && **s >= '0' && **s <= '9' && *to <= most; ++*s)
+        *to = 10 * *to + (**s - '0');
+    return *s > from && *to <= most;
+}
+
+/* "[0,1,3]" */
+static bool take_ranks(const char **s, const char *end, unsigned *to)
+{
+    long long rank;
+    *to = 0;
+    if (!take(s, end, "[")) return false;
+    if (take(s, end, "]")) return true;
+    do {
+        if (!take_number(s, end, MOST_RANKS - 1, &rank)) return false;
+        *to |= 1u << rank;
+    } while (take(s, end, ","));
+    return take(s, end, "]");
+}
+
+static bool read_turns(const char *s, const char *end, line *to)
+{
+    to->stale = true;
+    return take(&s, end, ",\"rank\":") && take_number(&s, end, MOST_RANKS - 1, &to->rank) &&
+           take(&s, end, ",\"read\":") && take_number(&s, end, MOST_TURNS, &to->read) &&
+           take(&s, end, ",\"update\":") && take_number(&s, end, MOST_TURNS, &to->update) &&
+           take(&s, end, "}") && s == end && to->read < to->update;
+}
+
+static bool read_sets(const char *s, const char *end, line *to)
+{
+    to->stale = false;
+    return take(&s, end, ",\"ranks\":") && take_ranks(&s, end, &to->set) &&
+           take(&s, end, ",\"dropped\":") && take_ranks(&s, end, &to->dropped) &&
+           take(&s, end, "}") && s == end;
+}
+
+static bool read_line(const char *s, const char *end, line *to)
+{
+    return take(&s, end, "{\"step\":") && take_number(&s, end, MOST_STEPS, &to->step) &&
+           to->step > 0 && (read_sets(s, end, to) || read_turns(s, end, to));
+}
+
+static unsigned all_of(int n_ranks) { return n_ranks < MOST_RANKS ? (1u << n_ranks) - 1 : ~0u; }
+
+static size_t print_ranks(char *to, unsigned set)
+{
+    size_t n = 0;
+    to[n++] = '[';
+    for (int r = 0; r < MOST_RANKS; r++)
+        if (set >> r & 1) n += (size_t)sprintf(to + n, "%s%d", n > 1 ? "," : "", r);
+    to[n++] = ']';
+    to[n] = 0;
+    return n;
+}
+
+/* --- writing --- */
+
+sk_status sk_commit_log_open(sk_commit_log *l, const char *run)
+{
+    sk_arena a = {0};
+    sk_status st = sk_file_own(path_of(&a, run), O_APPEND, &l->fd);
+    sk_arena_end(&a);
+    return st ? sk_trail(st, SK_HERE) : SK_OK;
+}
+
+void sk_commit_log_close(sk_commit_log *l)
+{
+    if (l->fd >= 0) close(l->fd);
+    l->fd = -1;
+}
+
+/* A run whose choices are lost could not be repeated: it ends. */
+static sk_status put(const sk_commit_log *l, int64_t step, const char *text, int n)
+{
+    ssize_t put = write(l->fd, text, (size_t)n);
+    if (put == n) return SK_OK;
+    return sk_fail(SK_EIO, "commits.jsonl: who made step %lld cannot be written: %s",
+                   (long long)step + 1, put < 0 ? strerror(errno) : "the line was cut");
+}
+
+sk_status sk_commit_log_step(const sk_commit_log *l, int64_t step, unsigned set, int n_ranks)
+{
+    char ranks[128], dropped[128], text[320];
+    print_ranks(ranks, set);
+    print_ranks(dropped, all_of(n_ranks) & ~set);
+    return put(l, step, text,
+               snprintf(text, sizeof text, "{\"step\":%lld,\"ranks\":%s,\"dropped\":%s}\n",
+                        (long long)step + 1, ranks, dropped));
+}
+
+sk_status sk_commit_log_turns(const sk_commit_log *l, int64_t step, int rank, const int64_t turn[2])
+{
+    char text[160];
+    return put(l, step, text,
+               snprintf(text, sizeof text,
+                        "{\"step\":%lld,\"rank\":%d,\"read\":%lld,\"update\":%lld}\n",
+                        (long long)step + 1, rank, (long long)turn[READ], (long long)turn[UPDATE]));
+}
+
+/* --- reading --- */
+
+typedef struct reader {
+    sk_arena *arena;
+    const char *path;
+    int at; /* the line */
+    sk_commits *to;
+    int64_t done[MOST_RANKS]; /* steps that are told of each rank */
+} reader;
+
+static sk_status damaged(const reader *r)
+{
+    return sk_fail(SK_EDATA,
+                   "%s: line %d is no line of a %s; the file is damaged, or of another run",
+                   r->path, r->at,
+                   r->to->stale ? "turn, {\"step\":N,\"rank\":R,\"read\":T,\"update\":T}"
+                                : "step, {\"step\":N,\"ranks\":[..],\"dropped\":[..]}");
+}
+
+static void make_room(const reader *r, int64_t step)
+{
+    sk_commits *c = r->to;
+    if (step < c->cap) return;
+    int64_t cap = 2 * step + 1024;
+    size_t each = c->stale ? sizeof *c->turn * (size_t)c->n_ranks : sizeof *c->set;
+    void *old = c->stale ? (void *)c->turn : (void *)c->set;
+    void *grown = sk_grow(r->arena, old, each * (size_t)c->cap, each * (size_t)cap);
+    if (c->stale) c->turn = grown;
+    else c->set = grown;
+    c->cap = cap;
+}
+
+static sk_status wrong_step(const reader *r, int64_t step, int64_t want)
+{
+    return sk_fail(SK_EDATA, "%s: line %d is about step %lld, step %lld is needed", r->path, r->at,
+                   (long long)step, (long long)want + 1);
+}
+
+static sk_status wrong_ranks(const reader *r)
+{
+    return sk_fail(SK_EDATA,
+                   "%s: line %d is not about %d ranks, each once; replay with as many ranks as the "
+                   "run had",
+                   r->path, r->at, r->to->n_ranks);
+}
+
+static sk_status take_set(reader *r, const line *x)
+{
+    sk_commits *c = r->to;
+    if (r->at == 1) c->first = c->n = x->step - 1;
+    if (x->step != c->n + 1) return wrong_step(r, x->step, c->n);
+    if ((x->set ^ x->dropped) != all_of(c->n_ranks) || (x->set & x->dropped) || !x->set)
+        return wrong_ranks(r);
+    make_room(r, c->n);
+    c->set[c->n++] = x->set;
+    return SK_OK;
+}
+
+static sk_status take_turns(reader *r, const line *x)
+{
+    sk_commits *c = r->to;
+    if (r->at == 1) {
+        c->first = x->step - 1;
+        for (int k = 0; k < c->n_ranks; k++) r->done[k] = c->first;
+    }
+    if (x->rank >= c->n_ranks) return wrong_ranks(r);
+    if (x->step != r->done[x->rank] + 1) return wrong_step(r, x->step, r->done[x->rank]);
+    int64_t i = r->done[x->rank]++;
+    make_room(r, i);
+    c->turn[i * c->n_ranks + x->rank][READ] = x->read;
+    c->turn[i * c->n_ranks + x->rank][UPDATE] = x->update;
+    c->n = r->done[0];
+    for (int k = 1; k < c->n_ranks; k++)
+        if (r->done[k] < c->n) c->n = r->done[k];
+    return SK_OK;
+}
+
+static sk_status read_text(reader *r, sk_text t)
+{
+    for (const char *s = t.s, *stop = t.s + t.n; s < stop;) {
+        const char *end = memchr(s, '\n', (size_t)(stop - s));
+        line x;
+        r->at++;
+        if (!end || !read_line(s, end, &x) || x.stale != r->to->stale) return damaged(r);
+        SK_TRY(x.stale ? take_turns(r, &x) : take_set(r, &x));
+        s = end + 1;
+    }
+    return SK_OK;
+}
+
+sk_status sk_commits_read(sk_arena *a, const char *run, int n_ranks, bool stale, sk_commits *out)
+{
+    reader r = {.arena = a, .path = path_of(a, run), .to = out};
+    sk_text t = {0};
+    sk_assert(n_ranks > 0 && n_ranks <= MOST_RANKS);
+    *out = (sk_commits){.n_ranks = n_ranks, .stale = stale};
+    if (!sk_is_there(r.path))
+        return sk_fail(SK_EDATA,
+                       "replay: %s is not there, and run %s cannot be repeated without it", r.path,
+                       run);
+    SK_TRY(sk_file_read(a, r.path, &t));
+    return read_text(&r, t);
+}
+
+/* --- turns --- */
+
+static int by_number(const void *x, const void *y)
+{
+    int64_t a = **(int64_t *const *)x, b = **(int64_t *const *)y;
+    return (a > b) - (a < b);
+}
+
+/* Turns of steps that are not done leave no gap. */
+void sk_commits_keep(sk_commits *c, sk_arena *a, int64_t steps)
+{
+    int64_t n = 0, ranks = c->n_ranks;
+    if (steps < c->n) c->n = steps;
+    if (!c->stale || c->n <= c->first) return;
+    int64_t **all = sk_many(a, int64_t *, 2 * ranks * (c->n - c->first));
+    for (int64_t i = ranks * c->first; i < ranks * c->n; i++)
+        for (int k = READ; k <= UPDATE; k++) all[n++] = &c->turn[i][k];
+    qsort(all, (size_t)n, sizeof *all, by_number);
+    for (int64_t i = 0; i < n; i++) *all[i] = 2 * ranks * c->first + i;
+}
+
+bool sk_commits_together(const sk_commits *c, int64_t steps)
+{
+    if (!c->stale || steps <= c->first || steps > c->n) return true;
+    for (int r = 0; r < c->n_ranks; r++)
+        if (c->turn[(steps - 1) * c->n_ranks + r][UPDATE] >= 2 * c->n_ranks * steps) return false;
+    return true;
+}
+
+static sk_status cut(sk_arena *a, const char *path, int64_t done)
+{
+    sk_text t = {0};
+    size_t at = 0;
+    if (!sk_is_there(path)) return SK_OK;
+    SK_TRY(sk_file_read(a, path, &t));
+    while (at < t.n) {
+        const char *end = memchr(t.s + at, '\n', t.n - at);
+        line x;
+        if (!end || !read_line(t.s + at, end, &x) || x.step > done) break;
+        at = (size_t)(end + 1 - t.s);
+    }
+    return at == t.n ? SK_OK : sk_file_replace(path, t.s, at);
+}
+
+sk_status sk_commit_log_cut(const char *run, int64_t done)
+{
+    sk_arena a = {0};
+    sk_status st = cut(&a, path_of(&a, run), done);
+    sk_arena_end(&a);
+    return st ? sk_trail(st, SK_HERE) : SK_OK;
+}

@@ -1,0 +1,152 @@
+/* loop_timed.c - training where time decides whose gradients make a step (sync=backup:B), or the
+ * order of updates (sync=ssp:S): the log of these choices, their replay, and a rank that was late.
+ *
+ * The decision of a step (launcher_channel.h) is written by the rank that completes its set, since
+ * rank 0 may be late itself: rank 0 only wishes for a checkpoint.  A rank that was late accounts
+ * for the steps that it missed from their results, as if it had made them; it cannot have missed
+ * one behind which all ranks meet, for validation or a checkpoint, since the others wait there.
+ *
+ * With sync=ssp ranks are at different steps.  Where all of them have something to do they settle:
+ * they wait for each other and take the newest weights.  A checkpoint or a stop that is asked for
+ * comes behind the step of the rank that is farthest. */
+#include "train/loop_state.h"
+#include "base/clock.h"
+#include "run/run.h"
+
+#include <string.h>
+
+bool sk_loop_is_timed(const sk_loop *l) { return sk_layout_timed(&l->s->layout); }
+bool sk_loop_is_stale(const sk_loop *l) { return sk_layout_stale(&l->s->layout) >= 0; }
+
+/* By the rank that completes the set, before any rank acts on it. */
+static sk_status seal(void *ctx, int64_t step, unsigned set)
+{
+    sk_loop *l = ctx;
+    sk_decision d = {.steps = l->lr_schedule.steps,
+                     .stop = sk_heaps_stop_asked(l->t->heaps),
+                     .save = atomic_exchange(&l->channel->save_wished, 0) != 0};
+    sk_channel_decide(l->channel, step, d);
+    return sk_commit_log_step(&l->commit_log, step, set, l->s->n_ranks);
+}
+
+static unsigned imposed(void *ctx, int64_t step)
+{
+    const sk_loop *l = ctx;
+    return l->replay.set && step < l->replay.n ? l->replay.set[step] : 0;
+}
+
+/* By the rank whose turn it is.  Who finishes a step first may have all ranks meet behind it: none
+ * has gone on.  A replay meets where its run could have. */
+static sk_status updated(void *ctx, int64_t step, const int64_t turn[SK_N_TURNS], int64_t ahead)
+{
+    sk_loop *l = ctx;
+    sk_channel *c = l->channel;
+    bool first = step + 1 > ahead, may = !l->replay.n || sk_commits_together(&l->replay, step + 1);
+    bool stop = sk_heaps_stop_asked(l->t->heaps), save = atomic_load(&c->save_wished) != 0;
+    if (first && may && (stop || save)) {
+        atomic_store(&c->meeting.stop, stop);
+        atomic_store(&c->meeting.save, save);
+        atomic_store(&c->save_wished, 0);
+        atomic_store(&c->meeting.at, step + 1);
+    }
+    return sk_commit_log_turns(&l->commit_log, step, l->rank, turn);
+}
+
+static bool imposed_turns(void *ctx, int64_t step, int64_t turn[SK_N_TURNS])
+{
+    const sk_loop *l = ctx;
+    if (step >= l->replay.n) return false;
+    memcpy(turn, l->replay.turn[step * l->replay.n_ranks + l->rank], sizeof *l->replay.turn);
+    return true;
+}
+
+sk_decision sk_loop_meeting(const sk_loop *l)
+{
+    const sk_channel *c = l->channel;
+    sk_decision d = {.steps = l->lr_schedule.steps};
+    if (atomic_load(&c->meeting.at) != l->done) return d;
+    d.stop = atomic_load(&c->meeting.stop) != 0;
+    d.save = atomic_load(&c->meeting.save) != 0;
+    return d;
+}
+
+sk_commit_opts sk_loop_commit_opts(sk_loop *l)
+{
+    if (!sk_loop_is_timed(l)) return (sk_commit_opts){0};
+    return (sk_commit_opts){.seal = seal,
+                            .imposed = imposed,
+                            .updated = updated,
+                            .imposed_turns = imposed_turns,
+                            .ctx = l};
+}
+
+sk_status sk_loop_settle(sk_loop *l)
+{
+    double tokens = 0;
+    if (!sk_loop_is_stale(l)) return SK_OK;
+    if (l->replay.n && !sk_commits_together(&l->replay, l->done))
+        return sk_fail(SK_EDATA,
+                       "replay: all ranks would meet behind step %lld, and those of run %s did "
+                       "not; val.every, ckpt.every and sample.every of that run are needed",
+                       (long long)l->done, l->s->job->replay);
+    SK_TRY(sk_run_settle(l->run, &l->updates, &tokens));
+    l->tokens += tokens;
+    return SK_OK;
+}
+
+/* A replay ends where its recording does, so it must be as long as the run. */
+static sk_status read_replay(sk_loop *l)
+{
+    const sk_job *job = l->s->job;
+    if (!*job->replay) return SK_OK;
+    SK_TRY(sk_commits_read(&l->arena, job->replay, l->s->n_ranks, sk_loop_is_stale(l), &l->replay));
+    if (l->replay.first > l->t->step)
+        return sk_fail(SK_EDATA,
+                       "replay: run %s has recorded steps from %lld on; resume=CHECKPOINT of step "
+                       "%lld begins there",
+                       job->replay, (long long)l->replay.first + 1, (long long)l->replay.first);
+    if (l->replay.n >= l->t->steps) {
+        sk_commits_keep(&l->replay, &l->arena, l->t->steps);
+        return SK_OK;
+    }
+    return sk_fail(SK_EDATA,
+                   "replay: run %s has recorded %lld step%s, and %lld are asked for; "
+                   "train.steps=%lld replays what there is",
+                   job->replay, (long long)l->replay.n, sk_plural(l->replay.n),
+                   (long long)l->t->steps, (long long)l->replay.n);
+}
+
+sk_status sk_loop_open_log(sk_loop *l)
+{
+    const char *what = sk_loop_is_stale(l) ? "the order of updates" : "whose gradients count";
+    if (!sk_loop_is_timed(l)) return SK_OK;
+    SK_TRY(read_replay(l));
+    SK_TRY(sk_commit_log_open(&l->commit_log, l->t->dir));
+    if (sk_loop_is_stale(l)) SK_TRY(sk_loop_find_peak(l)); /* no meeting behind the first step */
+    if (l->rank) return SK_OK;
+    sk_loop_note(
+        l, SK_REC_WARN,
+        *l->s->job->replay
+            ? sk_print(&l->arena, "%s is what run %s has recorded", what, l->s->job->replay)
+            : sk_print(&l->arena,
+                       "time decides %s: commits.jsonl records it, and skein train "
+                       "--replay %s repeats it",
+                       what, l->t->dir));
+    return SK_OK;
+}
+
+sk_status sk_loop_catch_up(sk_loop *l, double start)
+{
+    sk_step_out missed[SK_MOST_MISSED];
+    int n = 0;
+    SK_TRY(sk_run_catch_up(l->run, missed, &n));
+    double seconds = (sk_now() - start) / n;
+    for (int i = 0; i < n; i++) {
+        missed[i].late = true; /* its times are those of another rank */
+        missed[i].waited = 0;
+        sk_loop_told x = {.in = sk_loop_step_in(l), .out = missed[i], .seconds = seconds};
+        x.at = sk_now();
+        SK_TRY(sk_loop_end_step(l, &x));
+    }
+    return SK_OK;
+}

@@ -1,0 +1,151 @@
+#!/bin/bash
+# timed.sh - steps that time decides about: backup workers (sync=backup:B) and bounded staleness (sync=ssp:S).
+#
+# Laws: B=0 and S=0 are the plain program, to the bit; where a replay lets all ranks come, a run with backup workers is plain data
+# parallelism; where it lets ranks go one after the other, a run with ssp is one rank that takes their samples one after the
+# other.  A replay repeats a run to the bit, also one that was stopped and resumed.  The log has each drop once, and no
+# rank is ever farther ahead than the bound.  A rank that is dead or hangs is told of, and not waited for as if it were slow.
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
+
+job=(model=tiny data.train=text data.tokenizer=byte train.steps=12 train.batch=12 train.seq=16 train.threads=1 optim.warmup=2
+    ckpt.every=6 ckpt.keep=0 sample.every=0 log.every=0 val.every=6)
+
+replay() { # run to replay, directory of the new run, more words
+    local of=$1 run=$2
+    shift 2
+    timeout 100 "$skein" train --replay "$of" run="$run" log.every=0 "$@" >"$run.out" 2>"$run.err" ||
+        { cat "$run.out" "$run.err"; fail "$run: a replay of $of failed"; }
+}
+losses() { sed -nE 's/^(\{"step":[0-9]+),"loss":([^,]*),.*/\1 \2/p' "$1/metrics.jsonl"; }
+lines() { # file, how many
+    [ "$(wc -l <"$1")" = "$2" ] || fail "$1 has $(wc -l <"$1") lines, not $2"
+    checks=$((checks + 1))
+}
+
+# None to drop, and none ahead.
+train plain layout=dp=2 order=canonical
+for way in backup:0 ssp:0; do
+    train "none-$way" layout="dp=2 sync=$way" order=canonical
+    same "none-$way" plain
+    [ ! -e "none-$way/commits.jsonl" ] || fail "$way: there is a log"
+done
+
+# Backup workers: the slowest rank is dropped, each step has one line, and a replay is the same run.
+SKEIN_FAULT=slow:50:2 train backup layout="dp=3 sync=backup:1"
+lines backup/commits.jsonl 12
+[ "$(grep -cF '"ranks":[0,1],"dropped":[2]}' backup/commits.jsonl)" -ge 10 ] || { cat backup/commits.jsonl; fail "who was slow was not dropped"; }
+[ "$(grep -c '"dropped":1' backup/metrics.jsonl)" = 12 ] || fail "metrics do not tell of 12 drops"
+tail -n 2 backup/metrics.jsonl | grep -q '"tokens":1536,' || fail "tokens are not those of two ranks in 12 steps"
+replay backup again
+same again backup
+cmp again/commits.jsonl backup/commits.jsonl || fail "a replay chose anew"
+[ "$(losses again)" = "$(losses backup)" ] || fail "a replay has other losses"
+replay backup resumed resume=backup/ckpt/step-0000000006
+same resumed backup
+SKEIN_FAULT=slow:20:0:2 train bf16 layout="dp=3 sync=backup:1" train.dtype=bf16 optim.name=lamb train.threads=2
+replay bf16 bf16-again
+same bf16-again bf16
+train thread layout="dp=3 sync=backup:2" --launch=thread
+replay thread thread-again
+same thread-again thread
+
+# All come: plain data parallelism, with two ranks to the bit.
+for optim in adamw muon; do
+    train "two-$optim" layout=dp=2 optim.name=$optim
+    train "all-$optim" layout="dp=2 sync=backup:1" optim.name=$optim
+    sed -i 's/"ranks":.*/"ranks":[0,1],"dropped":[]}/' "all-$optim/commits.jsonl"
+    replay "all-$optim" "came-$optim"
+    same "came-$optim" "two-$optim"
+    [ "$(losses "came-$optim")" = "$(losses "two-$optim")" ] || fail "$optim: other losses than dp=2"
+done
+
+# Bounded staleness: the most steps that a rank is ahead of the slowest when it reads weights.  Turns have no gap.
+ahead() { # run, ranks
+    awk -F'[:,}]' -v n="$2" '{ ev[$6] = "r " $4 " " $2; ev[$8] = "u " $4 " " $2; if ($8 > last) last = $8 }
+        END {
+            for (t = 0; t <= last; t++) {
+                if (split(ev[t], x, " ") != 3) { print "a gap at turn", t; exit }
+                if (x[1] == "u") { done[x[2]] = x[3]; continue }
+                low = 1e9
+                for (r = 0; r < n; r++) if (done[r] + 0 < low) low = done[r] + 0
+                if (x[3] - 1 - low > most) most = x[3] - 1 - low
+            }
+            print most + 0
+        }' "$1/commits.jsonl"
+}
+for s in 1 3 inf; do
+    SKEIN_FAULT=slow:15:2 train "ssp-$s" layout="dp=3 sync=ssp:$s"
+    lines "ssp-$s/commits.jsonl" 36
+    most=$(ahead "ssp-$s" 3)
+    case $s in
+    inf) [ "$most" -ge 4 ] || fail "ssp:inf: nobody was ahead, $most" ;; # of 6: then all meet for a validation
+    *) [ "$most" = "$s" ] || fail "ssp:$s: $most steps ahead" ;;
+    esac
+    replay "ssp-$s" "ssp-$s-again"
+    same "ssp-$s-again" "ssp-$s"
+    cmp "ssp-$s-again/commits.jsonl" "ssp-$s/commits.jsonl" || fail "ssp:$s: a replay has another order"
+    replay "ssp-$s" "ssp-$s-resumed" resume="ssp-$s/ckpt/step-0000000006"
+    same "ssp-$s-resumed" "ssp-$s"
+done
+
+# One after the other: one rank with a third of the batch and of the rate, and three times the steps.
+for optim in adamw sgd lamb muon; do
+    words=(optim.schedule=constant optim.warmup=0 ckpt.every=0 val.every=0 optim.name=$optim)
+    train "serial-$optim" layout="dp=3 sync=ssp:1" "${words[@]}" optim.lr=0.003
+    awk 'BEGIN { for (s = 0; s < 12; s++) for (r = 0; r < 3; r++) { t = 2 * (3 * s + r)
+        printf "{\"step\":%d,\"rank\":%d,\"read\":%d,\"update\":%d}\n", s + 1, r, t, t + 1 } }' >"serial-$optim/commits.jsonl"
+    replay "serial-$optim" "one-by-one-$optim"
+    train "one-$optim" layout=dp=1 "${words[@]}" optim.lr=0.001 train.batch=4 train.steps=36
+    same "one-by-one-$optim" "one-$optim"
+done
+
+# Stopped by a signal, resumed, and replayed from the beginning.
+for way in backup:1 ssp:2; do
+    SKEIN_FAULT=slow:5:0 "$skein" train "${job[@]}" layout="dp=3 sync=$way" train.steps=300 val.every=0 ckpt.every=0 run="stop-$way" \
+        >stop.out 2>&1 &
+    for _ in $(seq 100); do [ "$(wc -l 2>/dev/null <"stop-$way/commits.jsonl" || echo 0)" -gt 20 ] && break; sleep 0.1; done
+    kill -INT $!
+    rc=0
+    wait $! || rc=$?
+    [ $rc = 75 ] || { cat stop.out; fail "$way: stopped with $rc"; }
+    timeout 100 "$skein" train --resume run="stop-$way" >said 2>&1 || { cat said; fail "$way: not resumed"; }
+    case $way in backup:1) lines "stop-$way/commits.jsonl" 300 ;; *) lines "stop-$way/commits.jsonl" 900 ;; esac
+    replay "stop-$way" "stopped-$way"
+    same "stopped-$way" "stop-$way"
+done
+
+# A rank that hangs is no straggler for ever, and one that is dead is told of at once.
+for way in backup:1 ssp:inf; do
+    for signal in STOP KILL; do
+        "$skein" train "${job[@]}" layout="dp=3 sync=$way" train.steps=1000000 val.every=0 ckpt.every=0 comm.timeout=2 run="bad-$way-$signal" \
+            >bad.out 2>&1 &
+        pid=$!
+        for _ in $(seq 100); do [ "$(wc -l 2>/dev/null <"bad-$way-$signal/commits.jsonl" || echo 0)" -gt 5 ] && break; sleep 0.1; done
+        kill -$signal "$(pgrep -P $pid | sort -n | sed -n 3p)"
+        rc=0
+        wait $pid || rc=$?
+        [ $rc = 69 ] || { cat bad.out; fail "$way: $signal ended with $rc"; }
+        grep -Eq 'rank 2 (died|\(pid [0-9]+\) (is stopped|has done nothing))' bad.out || { cat bad.out; fail "$way: $signal: rank 2 is not named"; }
+        checks=$((checks + 1))
+    done
+done
+
+refused 78 "at most 2 can be dropped" "${job[@]}" layout="dp=3 sync=backup:3" run=no
+refused 78 "take 'dp' alone" "${job[@]}" layout="dp=2 tp=2 sync=backup:1" run=no
+refused 78 "zero=1 shards them" "${job[@]}" layout="dp=2 zero=1 sync=ssp:1" run=no
+refused 78 "take order=fast" "${job[@]}" layout="dp=2 sync=backup:1" order=canonical run=no
+refused 78 "grads=CODEC" "${job[@]}" layout="dp=2 grads=bf16 sync=ssp:1" run=no
+refused 78 "it has one number" "${job[@]}" layout="dp=2 sync=ssp:1:2" run=no
+refused 78 "sums of the backward pass" "${job[@]}" layout="dp=2 sync=backup:1" optim.name=kfac run=no
+refused 78 "gradients a step" "${job[@]}" layout="dp=2 sync=backup:1" optim.name=sam run=no
+refused 78 "as many updates as ranks" "${job[@]}" layout="dp=2 sync=ssp:1" optim.ema=0.9 run=no
+refused 78 "take bf16" "${job[@]}" layout="dp=2 sync=ssp:1" train.dtype=f16 run=no
+refused 78 "stop or skip" "${job[@]}" layout="dp=2 sync=backup:1" train.nonfinite=rollback run=no
+refused 78 "train.steps=N" model=tiny data.train=text data.tokenizer=byte train.time=10s layout="dp=2 sync=backup:1" run=no
+refused 65 "time made no choices" --replay plain run=no
+refused 65 "with as many ranks as the run had" --replay backup -n 2 layout="dp=2 sync=backup:1" run=no
+refused 65 "are asked for" --replay backup train.steps=13 run=no
+refused 65 "of that run are needed" --replay ssp-inf val.every=5 run=no
+refused 65 "is no line of a" --replay ssp-1 layout="dp=3 sync=backup:1" run=no
+echo "timed: $runs models with the same bytes, $checks other checks"
