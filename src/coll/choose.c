@@ -171,7 +171,9 @@ double sk_call_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, i
     const sk_coll *a = sk_coll_parts[algorithm];
     if (!a->price || !a->build) return INFINITY;
     if (ask->rate) return sk_link_price(c, a, ask, sk_members_here(ask, hosts), bytes);
-    if (ask->n > SK_LOGGP_MEMBERS) return sk_closed_price(c, algorithm, ask, hosts, bytes);
+    /* LogGP plays whole vectors: lists that pack are only compared by the closed form */
+    if (ask->n > SK_LOGGP_MEMBERS || a->packs || ask->fill > 0)
+        return sk_closed_price(c, algorithm, ask, hosts, bytes);
     sk_loggp m = sk_loggp_of(c);
     return sk_loggp_play(&m, algorithm, ask, hosts, bytes, NULL);
 }
