@@ -77,10 +77,10 @@ static double price_of(const sk_lowering *e, sk_coll_kind kind, int axis, const 
 
 static bool in_streams(const sk_lowering *e, const one *v, int n, int axis)
 {
-    int pin = sk_pins_of(&e->opts->pins, SK_ALLREDUCE, axis), times = e->l->mesh.size[axis];
     sk_call_plan sum = {.type = SK_F32}, gather = {.type = SK_U8};
     int64_t code = 0, all = 0;
     if (!n || e->opts->gpu) return false;
+    int pin = sk_pins_of(&e->opts->pins, SK_ALLREDUCE, axis), times = e->l->mesh.size[axis];
     if (pin > 0 && sk_coll_parts[pin - 1]->packs) return true;
     for (int i = 0; i < n; i++) {
         const sk_extent *box = &e->p->bufs.v[v[i].whole].box;

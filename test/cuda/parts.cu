@@ -85,7 +85,7 @@ typedef struct trial {
     const sk_kernel *kernel;
     const sk_sample *s;
     sk_node *y;
-    char shape[64]; /* "b2t3c8, c8, c8" */
+    char shape[512]; /* "b2t3c8, c8, c8" */
 } trial;
 
 /* One run: the arguments as both halves see them. */
@@ -181,6 +181,7 @@ static bool build(trial *t, const sk_kernel *k, const sk_op *op, const sk_sample
             sk_graph_size(&t->g, letters[j], size[j]);
             n += (size_t)snprintf(t->shape + n, sizeof t->shape - n, "%c%lld", letters[j],
                                   (long long)size[j]);
+            sk_assert(n + 32 < sizeof t->shape);
         }
         call.in[i] = sk_input(&t->g, sk_print(&t->arena, "x%d", i), letters,
                               strchr(s->in[i], '%') ? SK_I32 : SK_F32);
