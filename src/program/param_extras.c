@@ -44,8 +44,8 @@ static const char *asks_extras(const sk_compile_opts *o)
     return o->optim->factors ? o->optim->name : "train.backward";
 }
 
-/* Each replica has gradients of its own samples at weights of its own, and a rank that sends a state
- * in their place never has the sum of gradients that the numbers of samples go with. */
+/* Each replica has gradients of its own samples at weights of its own, and a rank that sends a
+ * state in their place never has the sum of gradients that the numbers of samples go with. */
 static sk_status one_point(const sk_lowering *e)
 {
     const sk_optim *o = e->opts->optim;
