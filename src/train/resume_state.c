@@ -3,8 +3,8 @@
  * State is read by name (h.0.fc.w.adamw.m).  With another optimizer, other groups, or a number that
  * decides which state there is (optim.max_dim), names are missing in the checkpoint, or nobody
  * reads them.  Ranks would find only the first, each one tensor; here the keys that differ are
- * told, before any rank starts.  So are numbers by which steps have kinds (kernel/optim.h): state is
- * what steps of another kind made it. */
+ * told, before any rank starts.  So are numbers by which steps have kinds (kernel/optim.h): state
+ * is what steps of another kind made it. */
 #include "program/param_groups.h"
 #include "run/run.h"
 #include "train/rundir_resume.h"
