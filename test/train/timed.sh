@@ -141,6 +141,11 @@ refused 78 "take order=fast" "${job[@]}" layout="dp=2 sync=backup:1" order=canon
 refused 78 "grads=CODEC" "${job[@]}" layout="dp=2 grads=bf16 sync=ssp:1" run=no
 refused 78 "it has one number" "${job[@]}" layout="dp=2 sync=ssp:1:2" run=no
 refused 78 "sums of the backward pass" "${job[@]}" layout="dp=2 sync=backup:1" optim.name=kfac run=no
+for optim in onebit-adam onebit-lamb zeroone-adam; do
+    for way in backup:1 ssp:1; do
+        refused 78 "'loss and norm of all' is a collective in every step" "${job[@]}" layout="dp=2 sync=$way" optim.name=$optim run=no
+    done
+done
 refused 78 "gradients a step" "${job[@]}" layout="dp=2 sync=backup:1" optim.name=sam run=no
 refused 78 "as many updates as ranks" "${job[@]}" layout="dp=2 sync=ssp:1" optim.ema=0.9 run=no
 refused 78 "take bf16" "${job[@]}" layout="dp=2 sync=ssp:1" train.dtype=f16 run=no
