@@ -6,6 +6,7 @@
 #include "cli/picture_rate.h"
 #include "cli/rate_groups.h"
 #include "comm/boot.h"
+#include "run/run.h"
 #include "train/fits.h"
 #include "train/range_test.h"
 
@@ -320,6 +321,7 @@ static sk_status test(sk_arena *a, const sk_job *job, const sk_range *r, sk_rang
 {
     sk_setup *s = sk_new(a, sk_setup);
     SK_TRY(sk_setup_run(a, job, s));
+    SK_TRY(sk_run_untimed(&s->layout));
     SK_TRY(sk_fits_host(s, false));
     SK_TRY(sk_setup_data(s));
     SK_TRY(sk_setup_check(s));

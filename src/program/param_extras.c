@@ -44,8 +44,26 @@ static const char *asks_extras(const sk_compile_opts *o)
     return o->optim->factors ? o->optim->name : "train.backward";
 }
 
+/* Each replica has gradients of its own samples at weights of its own, and a rank that sends a
+ * state in their place never has the sum of gradients that the numbers of samples go with. */
+static sk_status one_point(const sk_lowering *e)
+{
+    const sk_optim *o = e->opts->optim;
+    if (!e->opts->told || !o || !sk_layout_any_local(e->l)) return SK_OK;
+    if (o->sends)
+        return sk_fail(SK_ECONF,
+                       "train.backward: ranks of %s send each other a state in place of gradients, "
+                       "so no rank has the gradient of the batch; leave out train.backward, or "
+                       "choose adamw",
+                       o->name);
+    return sk_fail(SK_ECONF, "train.backward: with sync each replica has the gradients of its own "
+                             "samples at weights of its own, so what they tell is not of one "
+                             "batch; leave out one of them");
+}
+
 static sk_status extras_fit(const sk_lowering *e)
 {
+    SK_TRY(one_point(e));
     if (!e->opts->optim || !e->g->extras) return SK_OK;
     const char *who = asks_extras(e->opts);
     if (e->plan.schedule->async)

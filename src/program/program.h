@@ -412,6 +412,7 @@ typedef struct sk_compile_opts {
     bool all_told; /* each step ends with sums over all replicas, and all skip it together; else
                       only where the loss scale moves (sk_program.apart) */
     bool noise;    /* measure gradients of small batches (grad_noise.c) */
+    bool told;     /* the user reads what the backward pass tells: train.backward */
     sk_matrix_work matrix_work; /* optim.work */
     double ema;                 /* below 1: keep an average of the weights (averaged.c); 0: none */
     bool gpu;                   /* the device is a GPU */

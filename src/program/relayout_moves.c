@@ -60,6 +60,9 @@ static void list_items(sk_arena *a, const sk_program *p, items *to)
         add_item(a, to, p, q->stored, q->writes);
         add_item(a, to, p, q->master, q->owner);
         add_item(a, to, p, q->ema, q->owner);
+        add_item(a, to, p, q->anchor, q->owner);
+        add_item(a, to, p, q->outer_momentum, q->owner);
+        add_item(a, to, p, q->change_error, q->owner);
         add_parts(a, to, p, q->error, q->tells);
         add_zeros(a, to, p, q->factor, q->keeps_factor);
         add_item(a, to, p, q->scalars, q->lead);

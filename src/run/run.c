@@ -124,6 +124,13 @@ static void open_tables(sk_run *r, sk_arena *a)
     r->squares = sk_many(a, double, (int64_t)p->params.n * p->threads + 1);
 }
 
+sk_status sk_run_untimed(const sk_layout *l)
+{
+    if (!sk_layout_timed(l)) return SK_OK;
+    return sk_fail(SK_ECONF, "layout: sync=backup and sync=ssp are for skein train, which records "
+                             "what time decides; leave sync out");
+}
+
 sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_run_opts *o,
                       sk_run **out)
 {
@@ -142,9 +149,7 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
     if (sk_heap_bytes(h, slot) < p->heap_bytes)
         return sk_fail(SK_EBUG, "rank %d: the heap has %lld bytes, the plan %lld", p->rank,
                        (long long)sk_heap_bytes(h, slot), (long long)p->heap_bytes);
-    if (sk_layout_timed(&p->layout) && !o->alone && !o->commit.seal)
-        return sk_fail(SK_ECONF, "layout: sync=backup and sync=ssp are for skein train, which "
-                                 "records what time decides; leave sync out");
+    if (!o->alone && !o->commit.seal) SK_TRY(sk_run_untimed(&p->layout));
     SK_TRY(sk_blas_reserve(p->threads));
     atomic_store(&r->line->pid, (long long)getpid());
     atomic_store(&r->line->step, -1);

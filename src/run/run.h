@@ -107,6 +107,8 @@ typedef struct sk_step_out {
     int dropped;  /* ranks without which the step was made */
 } sk_step_out;
 
+/* Refuses what only a training can do, which records the choices of time (sync=backup, ssp). */
+sk_status sk_run_untimed(const sk_layout *l);
 /* All ranks call it together; it compares the hashes of their programs before it returns. */
 sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_run_opts *o,
                       sk_run **out);

@@ -93,6 +93,18 @@ sk_status sk_backward_used(const sk_job *job)
     return SK_OK;
 }
 
+sk_status sk_backward_fits(const sk_job *job, const sk_layout *l)
+{
+    const char *asked = sk_backward_wants(job, "variance") ? "variance"
+                        : sk_backward_wants(job, "norms")  ? "norms"
+                                                           : NULL;
+    if (!asked || (!*l->grads_as && sk_layout_adasum(l) < 0)) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "train.backward: the variance of %s goes by the sum of the gradients of all "
+                   "samples, and with %s%s no rank has it; leave out %s, or one of them",
+                   asked, *l->grads_as ? "grads=" : "reduce=adasum", l->grads_as, asked);
+}
+
 bool sk_backward_wants(const sk_job *job, const char *name)
 {
     const char *text = job->backward, *at;

@@ -19,6 +19,7 @@
 #define SK_TRAIN_BACKWARD_OUTPUTS_H
 
 #include "graph/graph.h"
+#include "layout/layout.h"
 #include "train/job.h"
 
 typedef struct sk_backward_sums { /* of a step, over all parameters */
@@ -32,6 +33,8 @@ typedef struct sk_backward_sums { /* of a step, over all parameters */
 sk_status sk_backward_ask(const sk_job *job, sk_graph *g);
 /* Does a run leave all that job->backward asks for, in its metrics or in files? */
 sk_status sk_backward_used(const sk_job *job);
+/* Is the gradient that the variance is taken from the sum of those of the samples? */
+sk_status sk_backward_fits(const sk_job *job, const sk_layout *l);
 bool sk_backward_wants(const sk_job *job, const char *name);
 
 /* A tensor that the user sees, and the sums of the program (sk_program_sum_shards) it is made of.

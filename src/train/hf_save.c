@@ -16,16 +16,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Is it there, once or for each replica? */
+static bool has(sk_arena *a, const sk_ckpt *c, const char *name)
+{
+    sk_tensor_shard asked = {.name = name};
+    return sk_ckpt_source(a, c, &asked) != NULL;
+}
+
 /* The name of the average of a tensor, if the checkpoint has one: by the engine or by an optimizer
  * (sk_param_average). */
 static const char *average_of(sk_arena *a, const sk_ckpt *c, const char *tensor)
 {
     const char *name = sk_print(a, "%s.ema", tensor);
-    if (sk_manifest_find(c, name)) return name;
+    if (has(a, c, name)) return name;
     for (const sk_optim *const *o = sk_optim_parts; *o; o++) {
         if (!(*o)->average) continue;
         name = sk_print(a, "%s.%s.%s", tensor, (*o)->name, (*o)->state[(*o)->average - 1]);
-        if (sk_manifest_find(c, name)) return name;
+        if (has(a, c, name)) return name;
     }
     return tensor;
 }
@@ -34,8 +41,12 @@ bool sk_hf_ckpt_averages(const sk_ckpt *c)
 {
     sk_arena a = {0};
     bool any = false;
-    for (int i = 0; i < c->tensors.n && !any; i++)
-        any = average_of(&a, c, c->tensors.v[i].name) != c->tensors.v[i].name;
+    for (int i = 0; i < c->tensors.n && !any; i++) {
+        const char *name = c->tensors.v[i].name, *end = strstr(name, SK_REPLICA_SUFFIX);
+        if (end && !end[strlen(SK_REPLICA_SUFFIX)])
+            name = sk_print(&a, "%.*s", (int)(end - name), name);
+        any = average_of(&a, c, name) != name;
+    }
     sk_arena_end(&a);
     return any;
 }

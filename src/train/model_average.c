@@ -42,8 +42,10 @@ static sk_status open_checkpoint(sk_arena *a, sk_average_of *x)
     x->hyper = x->ckpt.state.hyper;
     x->model = sk_model_find(x->hyper.arch);
     SK_TRY(sk_hf_shapes_of(a, x->model, &x->hyper, &x->shapes, &x->n_shapes));
-    for (int i = 0; i < x->n_shapes; i++)
-        types |= 1U << sk_manifest_find(&x->ckpt, x->shapes[i].name)->type;
+    for (int i = 0; i < x->n_shapes; i++) {
+        sk_tensor_shard asked = {.name = x->shapes[i].name};
+        types |= 1U << sk_ckpt_source(a, &x->ckpt, &asked)->type; /* there: it was checked */
+    }
     x->type = type_of(types);
     return sk_export_checkpoint_tokens(a, &x->ckpt, NULL, &x->with);
 }

@@ -242,7 +242,6 @@ static sk_status plan_box(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *
         *one = sk_shard_each(b);
         return plan_box(a, c, one, all);
     }
-    if (!t && b->like) t = sk_manifest_find(c, b->like);
     if (!t && b->may_lack) {
         memset(b->data, 0, (size_t)need * sk_dtype_size(b->type));
         return SK_OK;
@@ -431,8 +430,22 @@ static sk_status fill_wide(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard 
     return SK_OK;
 }
 
-static sk_status fill(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *boxes, int n)
+/* What is stored may lack it: then it is read as another tensor, be that stored once or for each
+ * replica. */
+static sk_tensor_shard as_stored(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *b)
 {
+    sk_tensor_shard to = *b;
+    if (!b->like || b->parts || sk_ckpt_source(a, c, b)) return to;
+    to.name = b->each ? sk_print(a, "%s" SK_REPLICA_SUFFIX, b->like) : b->like;
+    if (b->each) to.each = b->like;
+    to.like = NULL;
+    return to;
+}
+
+static sk_status fill(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *asked, int n)
+{
+    sk_tensor_shard *boxes = sk_many(a, sk_tensor_shard, n + 1);
+    for (int i = 0; i < n; i++) boxes[i] = as_stored(a, c, &asked[i]);
     SK_TRY(fill_some(a, c, boxes, n));
     for (int i = 0; i < n; i++) {
         if (!boxes[i].q8 && !replicas_of(a, c, &boxes[i])) continue;

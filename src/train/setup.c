@@ -431,6 +431,7 @@ sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out)
     SK_TRY(place_decay(out));
     SK_TRY(check_order(out));
     SK_TRY(sk_setup_check_timed(out));
+    SK_TRY(sk_backward_fits(job, &out->layout));
     SK_TRY(make_graph(out));
     return job->budget ? sk_budget_choose(out) : SK_OK;
 }

@@ -30,8 +30,8 @@ sk_compile_opts sk_setup_opts(const sk_setup *s)
                              .late = s->job->late,
                              .noise = s->job->noise,
                              .all_told = s->job->all_told ||
-                                         sk_nonfinite_find(s->job->nonfinite) == SK_ROLLBACK ||
-                                         *s->job->backward != 0,
+                                         sk_nonfinite_find(s->job->nonfinite) == SK_ROLLBACK,
+                             .told = *s->job->backward != 0,
                              .matrix_work = sk_matrix_work_find(s->job->matrix_work),
                              .ema = s->job->ema,
                              .gpu = on_gpu(s->job)};

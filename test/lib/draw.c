@@ -591,6 +591,14 @@ static double draw_extras(const sk_trial *t)
     return kinds;
 }
 
+/* With replicas what the backward pass tells is refused. */
+static bool any_sync(const sk_layout *l)
+{
+    bool any = false;
+    for (int a = 0; a < l->mesh.n; a++) any |= *l->sync[a].name && l->mesh.size[a] > 1;
+    return any;
+}
+
 static void draw_layout(pair *p, const sk_pair_most *most)
 {
     const sk_word *words[SK_MOST_WORDS + 1];
@@ -618,7 +626,7 @@ static void draw_layout(pair *p, const sk_pair_most *most)
     if (one_in(4)) put(p, Z_LOSS, 1e-2);
     if (one_in(4)) put(p, DECAY, 0.5);
     if (one_in(3)) as_printed(&l, p->layout);
-    bool told = !l.ask.async && !x->home[SK_GRAD] && one_in(4);
+    bool told = !l.ask.async && !x->home[SK_GRAD] && one_in(4) && !(any_sync(x) && !one_in(8));
     put(p, EXTRAS, told ? draw_extras(&t) : 0);
     put(p, NORMS_BY, told ? pick(0, SK_NORMS_BY_SAMPLES) : 0);
     put(p, ADASCALE, noise && t.batch > 1 && one_in(2) ? pick(2, (int)t.batch) : 0);

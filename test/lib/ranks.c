@@ -107,6 +107,7 @@ void sk_trial_options(const sk_trial *t, sk_compile_opts *o)
                            .q8_least = t->q8_least,
                            .late = t->late,
                            .noise = t->noise,
+                           .told = t->extras != 0,
                            .matrix_work = t->matrix_work,
                            .ema = t->ema,
                            .gpu = t->gpu,

@@ -93,5 +93,26 @@ refused 'a place without a name' train.backward=,
 refused 'a place without a name' train.backward="norms,,variance"
 refused 'a place without a name' train.backward="norms,"
 refused 'gradients are offloaded' train.backward=norms layout=offload=grads
+for way in local:2 diloco:2 gossip:2 postlocal:4@1000 stream:4; do
+    refused 'with sync each replica has' train.backward=variance layout="dp=2 sync=$way"
+done
+refused 'with sync each replica has' train.backward=norms \
+    layout="mesh hosts=2 dp=2; split b over hosts; split b over dp; synchronize hosts by local:4; synchronize dp by local:2"
+refused 'with sync each replica has' train.backward=kron train.backward_every=1 optim.name=kfac layout="dp=2 sync=local:2"
+for optim in onebit-adam onebit-lamb zeroone-adam; do
+    refused "ranks of $optim send each other a state" train.backward=norms optim.name=$optim layout=dp=2
+done
+train "one $optim" train.batch=8 train.steps=1 optim.name=$optim train.backward=norms layout=dp=1
+for what in norms variance; do
+    refused "the variance of $what" train.backward=$what layout="dp=2 reduce=adasum"
+    for codec in powersgd:1 q8 "topk:0.1 feedback" bf16; do
+        refused "the variance of $what" train.backward=$what layout="dp=2 grads=$codec"
+    done
+done
+train "moments adasum" train.batch=8 train.steps=2 train.backward=second_moment train.backward_every=2 layout="dp=2 reduce=adasum"
+# Replicas that synchronise in every step are the plain program.
+train "each step" train.batch=8 train.steps=3 train.backward=norms layout="dp=2 sync=local:1"
+train "no sync" train.batch=8 train.steps=3 train.backward=norms layout=dp=2
+[ "$(number "each step" sample_variance)" = "$(number "no sync" sample_variance)" ] || fail "sync=local:1: another variance"
 refused 'updates weights between micro-batches' train.backward=norms optim.clip=0 layout="pp=2 micro=4 schedule=pipedream"
 echo "backward: $runs runs"

@@ -36,6 +36,18 @@ for way in local:4 stream:4; do
     ! cmp -s "$name/final/model.safetensors" "${way%%:*}/final/model.safetensors" || fail "$name: the batch did not grow"
 done
 
+# All that a synchronisation keeps is brought along where the batch grows: the workspace of the move has room for an anchor, a
+# momentum and what is owed, each as large as the weights (what is owed is of matrices alone).
+place() { tr -s ' ' <"$1.out" | sed -nE 's/.*workspace ([0-9.]+) KiB per rank.*/\1/p'; }
+for way in local:3 elastic:3 diloco:3 diloco:3:codec=topk:0.1:feedback stream:4:codec=q4:feedback; do
+    train "moves-$way" order=fast layout="dp=2 sync=$way" train.steps=6 train.batch_schedule="0: 8, 5: 16"
+done
+for pair in elastic:3=1 diloco:3=2 diloco:3:codec=topk:0.1:feedback=3 stream:4:codec=q4:feedback=3; do
+    awk -v got="$(place "moves-${pair%=*}")" -v plain="$(place moves-local:3)" -v n="${pair##*=}" \
+        'BEGIN { exit !(plain > 0 && got - plain > n * 136 && got - plain < n * 140) }' || fail "$pair: the move does not bring all"
+    checks=$((checks + 1))
+done
+
 # What replicas send encoded, with what is owed: resumed to the bit.
 train coded layout="dp=2 sync=stream:4:codec=q4:feedback" order=fast
 train coded-again layout="dp=2 sync=stream:4:codec=q4:feedback" order=fast resume=coded/ckpt/step-0000000006
@@ -52,6 +64,37 @@ grep -q '"wte"' none/ckpt/step-0000000007/MANIFEST.json || fail "without sync: w
 train four layout="dp=4 sync=local:4" resume=local/ckpt/step-0000000006 train.steps=7
 train synced layout="dp=2 sync=diloco:4" resume=none/ckpt/step-0000000007
 "$skein" sample local --prompt "int" --tokens 4 >said 2>&1 || { cat said; fail "sample of replicas"; }
+
+# `skein average` takes the same mean, and of a checkpoint with averages the mean of these.
+"$skein" average av six/ckpt/step-0000000006 >said 2>&1 || { cat said; fail "average of replicas"; }
+cmp av/model.safetensors six/final/model.safetensors || fail "average: another mean"
+"$skein" average av-last local --last 2 >said 2>&1 || { cat said; fail "average --last of replicas"; }
+said "saved av-last/, the mean of 2 models"
+train with-ema layout="dp=2 sync=elastic:5" optim.ema=0.9
+for c in "average av-ema with-ema" "export with-ema av-ex"; do
+    # shellcheck disable=SC2086  # words
+    "$skein" $c >said 2>&1 || { cat said; fail "$c"; }
+    said "averages of its weights"
+done
+cmp av-ema/model.safetensors with-ema/final/model.safetensors || fail "average: not the averages"
+cmp av-ex/model.safetensors with-ema/final/model.safetensors || fail "export: not the averages"
+"$skein" average av-own with-ema --training-weights >said 2>&1 || { cat said; fail "average of training weights"; }
+! cmp -s av-own/model.safetensors av-ema/model.safetensors || fail "average: training weights are the averages"
+
+# State that a checkpoint with replicas lacks: averages and anchors begin from the weights, of a replica or their mean.
+from=resume=local/ckpt/step-0000000006
+for words in "layout=dp=1" "layout=dp=2" "layout=dp=2 sync=local:4" "layout=dp=4 sync=local:4"; do
+    train "ema-of $words" "$words" optim.ema=0.9 "$from" train.steps=7
+done
+"$skein" export local/ckpt/step-0000000006 mean6 >said 2>&1 || { cat said; fail "export of replicas"; }
+train still layout=dp=1 optim.ema=0.5 "$from" train.steps=7 optim.lr=0
+cmp still/final/model.safetensors mean6/model.safetensors || fail "averages do not begin as the mean of the weights"
+for way in diloco:2 elastic:2 stream:4; do
+    for n in 2 4; do train "$n-$way" layout="dp=$n sync=$way" "$from" train.steps=10; done
+done
+# An outer step of next to nothing: all go to the anchor, which was the mean.
+train still-diloco layout="dp=2 sync=diloco:7:lr=1e-30:momentum=0" "$from" train.steps=7 optim.lr=0
+cmp still-diloco/final/model.safetensors mean6/model.safetensors || fail "anchors do not begin as the mean of the weights"
 
 refused 78 "take two axes" "${job[@]}" layout="dp=2 zero=1 sync=local:4" run=no
 refused 78 "replicas have weights of their own" "${job[@]}" layout="dp=2 sync=local:4" train.relayout="5: tp=2" run=no

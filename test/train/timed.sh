@@ -135,6 +135,9 @@ for way in backup:1 ssp:inf; do
     done
 done
 
+for way in ssp:1 backup:1; do
+    subcommand=rate refused 78 "are for skein train" "${job[@]}" --steps 12 layout="dp=2 sync=$way"
+done
 refused 78 "at most 2 can be dropped" "${job[@]}" layout="dp=3 sync=backup:3" run=no
 refused 78 "take 'dp' alone" "${job[@]}" layout="dp=2 tp=2 sync=backup:1" run=no
 refused 78 "zero=1 shards them" "${job[@]}" layout="dp=2 zero=1 sync=ssp:1" run=no
