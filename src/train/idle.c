@@ -3,6 +3,8 @@
 #include "base/strings.h"
 #include "train/relayout.h"
 
+#include <string.h>
+
 bool sk_idle(const sk_program *p)
 {
     for (int i = 0; i < p->n_train; i++)
@@ -148,4 +150,12 @@ char *sk_idle_steps(sk_arena *a, const sk_setup *s, int64_t steps)
                        (long long)steps);
     }
     return o.s;
+}
+
+void sk_idle_print(const char *before, const char *text, FILE *to)
+{
+    for (size_t n; text && *text; text += n + (text[n] != 0)) {
+        n = strcspn(text, "\n");
+        if (n) fprintf(to, "%s%.*s\n", before, (int)n, text);
+    }
 }
