@@ -136,7 +136,7 @@ static sk_status same_average(sk_arena *a, const sk_job *job, const sk_training 
                               const sk_ckpt *c)
 {
     const char *was = sk_resume_optim(a, c->state.config, "ema", 3);
-    if (!was || !strtod(was, NULL) || job->ema > 0) return SK_OK;
+    if (!was || strtod(was, NULL) <= 0 || job->ema > 0) return SK_OK;
     return sk_fail(SK_ECONF,
                    "%s has an average of the weights (optim.ema=%s) that this run would drop: "
                    "optim.ema is 0; resume with optim.ema=%s, or begin a run from its weights "
