@@ -245,7 +245,7 @@ static sk_status summary(sk_arena *a, sk_setup *s, const walked *cluster, const 
     printf("layout    %s · %d micro-batch%s · %d class%s of ranks\n",
            sk_layout_title(a, &s->layout), s->n_micro, s->n_micro > 1 ? "es" : "", s->n_classes,
            s->n_classes > 1 ? "es" : "");
-    if (idle) printf("warning   %s\n", idle);
+    sk_idle_print("warning   ", idle, stdout);
     printf("memory    %s on the fullest rank · %s in all%s\n", sk_bytes(a, most), sk_bytes(a, all),
            shared(a, s));
     say_outside(a, s);
@@ -279,7 +279,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     if (svg) SK_TRY(draw(a, s, &rest, &w));
     const char *idle = sk_idle_setup(a, s);
     if (!format) SK_TRY(summary(a, s, cluster ? &w : NULL, idle));
-    else if (idle) fprintf(stderr, "skein: warning: %s\n", idle);
+    else sk_idle_print("skein: warning: ", idle, stderr);
     return sk_table_print(&t, format, stdout);
 }
 

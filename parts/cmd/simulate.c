@@ -309,7 +309,7 @@ static void summary(const simulation *s, const char *idle)
     printf("layout    %s · %d micro-batch%s · %d simulated\n",
            sk_layout_title(a, &s->setup->layout), s->setup->n_micro,
            s->setup->n_micro > 1 ? "es" : "", p->n);
-    if (idle) printf("warning   %s\n", idle);
+    sk_idle_print("warning   ", idle, stdout);
     if (*s->job->batch_schedule)
         printf("batch     %lld, the first of train.batch_schedule=\"%s\"\n",
                (long long)s->job->batch, s->job->batch_schedule);
@@ -358,7 +358,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     if (s.trace) SK_TRY(write_trace(&s));
     const char *idle = idle_text(&s);
     if (!format) summary(&s, idle);
-    else if (idle) fprintf(stderr, "skein: warning: %s\n", idle);
+    else sk_idle_print("skein: warning: ", idle, stderr);
     return table(&s, format);
 }
 

@@ -156,6 +156,16 @@ static sk_status make(const ask *q, sk_sweep *s)
     return sk_sweep_expand(s);
 }
 
+/* Lists have so many combinations; draws are never alike. */
+static void tell_fewer(const sk_sweep *s)
+{
+    int seeds = sk_sweep_axis(s, "train.seed");
+    int64_t n = s->jobs.n / (seeds < 0 ? 1 : s->axes.v[seeds].n);
+    if (!s->random || n >= s->random) return;
+    fprintf(stderr, "skein: note: --random %lld, and %lld combination%s of values %s found\n",
+            (long long)s->random, (long long)n, sk_plural(n), n == 1 ? "was" : "were");
+}
+
 /* ---- what it shows */
 
 static sk_status look(sk_sweep *s)
@@ -244,7 +254,9 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     }
     if (q->svg) SK_TRY(sk_picture_place(q->svg));
     SK_TRY(make(q, s));
+    if (!q->format) tell_fewer(s);
     SK_TRY(look(s));
+    if (q->fit && !q->table) SK_TRY(sk_sweep_may_fit(s, &q->predict));
     if (q->dry) return dry(q, s);
     return q->table ? show(q, s) : train(q, s);
 }

@@ -150,6 +150,10 @@ static sk_status read_item(sk_arena *a, sk_axis *x, kind k, const char *item, bo
     bool range = !strncmp(item, "log:", 4) || !strncmp(item, "lin:", 4);
     if (!*item) return sk_fail(SK_EUSAGE, "command line: one of the values of %s is empty", x->key);
     if (k >= WHOLE && range) return read_range(a, x, item, alone, to);
+    if (k >= WHOLE && !range && strchr(item, ':') && *item != '[')
+        return bad_range(x->key, item,
+                         "a range is log:LOW:HIGH:N (equal ratios) or lin:LOW:HIGH:N (equal "
+                         "distances)");
     if (k == WHOLE && dots) return read_count(a, x->key, item, dots, to);
     if (bracketed(item)) item = sk_print(a, "%.*s", (int)strlen(item) - 2, item + 1);
     *(const char **)sk_push(a, to) = item;

@@ -145,13 +145,20 @@ static const char *plain_of(char plain[LONGEST], const char *name)
     return dot ? dot + 1 : plain;
 }
 
+/* A section of keys, taken for the key in it that names a part. */
+static const char *of_section(const char *name)
+{
+    return !strcmp(name, "optim") ? "optim.name" : NULL;
+}
+
 /* The key, or the layout with a word, that is called so here or elsewhere; NULL: there is none. */
 static const char *known_as(sk_arena *a, names *l, const char *plain, const char *last,
                             const sk_option *options)
 {
     add_keys(a, l, options);
     add_aliases(a, l, plain, (int)(last - plain));
-    const char *key = swapped(a, l, plain);
+    const char *key = of_section(plain);
+    if (!key) key = swapped(a, l, plain);
     if (!key) key = exact(l, last);
     return key ? key : in_layout(a, last);
 }

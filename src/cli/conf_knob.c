@@ -232,6 +232,35 @@ static const char *for_rest(sk_arena *a, const owner *o, const sk_knob *k, const
                     sk_knob_list(k) > 1 ? "]" : "", rest->name);
 }
 
+/* Is it the default of the part that the file itself names, as config.yaml of a run has it? */
+static bool is_default_of_file(sk_arena *a, const sk_settings *all, const sk_setting *s,
+                               sk_knob_owners of)
+{
+    const char *key = of == SK_KNOBS_OPTIM ? "optim.name" : "optim.schedule";
+    const char *name = sk_conf_find(key)->default_text;
+    double x[SK_MAX_KNOB];
+    owner o;
+    for (int i = 0; i < all->n; i++)
+        if (all->v[i].file && !strcmp(all->v[i].key, key)) name = all->v[i].value;
+    for (int i = 0; (o = owner_at(i)).name; i++)
+        if (o.of == of && !strcmp(o.name, name)) break;
+    const sk_knob *k = o.name ? under(&o, s->key + sizeof section - 1) : NULL;
+    if (!k || sk_conf_knob_read(a, k, s, x)) return false;
+    for (int i = 0; i < sk_knob_list(k); i++)
+        if (x[i] != k[i].usual) return false;
+    return true;
+}
+
+/* A sentence about a key that is left out.  One that has no room is counted with the others. */
+static void add_left_out(sk_job *job, const char *line)
+{
+    static const char more[] = "other numbers of the file are left out, too";
+    size_t n = strlen(job->left_out), room = sizeof job->left_out - sizeof more - 1;
+    if (n >= sizeof more && !strcmp(job->left_out + n - sizeof more + 1, more)) return;
+    if (n + strlen(line) + 1 > room) line = more;
+    snprintf(job->left_out + n, sizeof job->left_out - n, "%s%s", n ? "\n" : "", line);
+}
+
 /* A number of other parts: possible, and of a file whose part the command line replaces. */
 static sk_status of_others(sk_arena *a, const owner *o, const sk_settings *all, const sk_setting *s,
                            const sk_knob *k, sk_job *job)
@@ -243,9 +272,9 @@ static sk_status of_others(sk_arena *a, const owner *o, const sk_settings *all, 
     SK_TRY(sk_conf_knob_read(a, k, s, x));
     if (!o->name) return SK_OK;
     if (s->file && name && !name->file) {
-        size_t n = strlen(job->left_out);
-        snprintf(job->left_out + n, sizeof job->left_out - n, "%s%s of %s: %s has no such key%s",
-                 n ? "\n" : "", s->key, s->file, o->name, for_rest(a, o, k, s));
+        if (!is_default_of_file(a, all, s, o->of))
+            add_left_out(job, sk_print(a, "%s of %s: %s has no such key%s", s->key, s->file,
+                                       o->name, for_rest(a, o, k, s)));
         return SK_OK;
     }
     for (const sk_knob *p = o->knobs; p->name; p += sk_knob_list(p))
@@ -300,6 +329,28 @@ static void own_schedule(const sk_settings *s, sk_job *job)
         snprintf(job->schedule, sizeof job->schedule, "%s", o->schedule);
 }
 
+/* What is said of the job's optimizer beside groups, where it may have no effect.  A file may have
+ * been written by a run, with every default.  optim.weight_decay is for groups, too. */
+static void note_own(sk_arena *a, const sk_settings *all, const owner *optim, sk_job *job)
+{
+    const sk_setting *s = sk_setting_find(all, "optim.name");
+    sk_out o = {.arena = a};
+    job->own_said[0] = 0;
+    if (!*job->groups || !optim->name) return;
+    if (s && (!s->file || strcmp(s->value, sk_conf_find(s->key)->default_text)))
+        sk_out_add(&o, "optim.name");
+    for (const sk_knob *k = optim->knobs; k->name; k += sk_knob_list(k)) {
+        const double *x = job->knob + (k - optim->knobs);
+        int same = 0;
+        s = sk_setting_find(all, sk_print(a, "%s%s", section, sk_knob_key(k)));
+        if (!s || k->role == SK_KNOB_LR || !strcmp(k->name, "decay")) continue;
+        while (same < sk_knob_list(k) && x[same] == k[same].usual) same++;
+        if (!s->file || same < sk_knob_list(k)) sk_out_add(&o, "%s%s", o.n ? ", " : "", s->key);
+    }
+    if (o.n < (int64_t)sizeof job->own_said)
+        snprintf(job->own_said, sizeof job->own_said, "%s", o.n ? o.s : "");
+}
+
 sk_status sk_conf_knobs(sk_arena *a, const sk_settings *s, sk_job *job)
 {
     own_schedule(s, job);
@@ -319,6 +370,7 @@ sk_status sk_conf_knobs(sk_arena *a, const sk_settings *s, sk_job *job)
         else SK_TRY(of_others(a, o, s, &s->v[i], any, job));
     }
     base_defaults(a, s, job);
+    note_own(a, s, &optim, job);
     job->lr_said = *job->groups && sk_setting_find(s, "optim.lr");
     job->decay_said = *job->groups && sk_setting_find(s, "optim.weight_decay");
     return no_warmup(&schedule, s, job);

@@ -99,6 +99,10 @@ static sk_status value(reader *r, const yaml_event_t *e, const char *key, sk_spo
 {
     sk_status status = SK_OK;
     if (depth > MAX_DEPTH) return wrong(r, key_at, "over 16 levels deep");
+    if (e->type == YAML_MAPPING_START_EVENT && !strcmp(key, "optim.groups"))
+        return wrong(r, key_at,
+                     "optim.groups is one text, no mapping: groups: \"matrix: muon lr=0.02, rest: "
+                     "adamw\"");
     if (e->type == YAML_MAPPING_START_EVENT) return mapping(r, key, depth);
     if (e->type == YAML_SEQUENCE_START_EVENT) {
         sk_out items = {.arena = r->arena};

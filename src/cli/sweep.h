@@ -169,6 +169,8 @@ typedef struct sk_sweep_predict { /* 0: not asked for */
     const char *words;            /* key=value, separated by blanks; NULL: none */
     double params, tokens, compute;
 } sk_sweep_predict;
+/* Before any job runs: SK_EDATA if all jobs together are too few points for the law. */
+sk_status sk_sweep_may_fit(sk_sweep *s, const sk_sweep_predict *p);
 sk_status sk_sweep_fit(sk_sweep *s, const sk_sweep_groups *g, const sk_sweep_predict *p,
                        const char *format);
 

@@ -216,13 +216,18 @@ static void add_one(fit *f, const char *name, const char *value)
     sk_table_add(&f->t, cells);
 }
 
+static sk_status no_optimum(void)
+{
+    return sk_fail(SK_EUSAGE,
+                   "sweep: --predict-compute needs jobs that differ in parameters and in "
+                   "tokens");
+}
+
 static sk_status predict(fit *f, const sk_sweep_predict *p)
 {
     sk_arena *a = f->s->arena;
     if (p->compute > 0) {
-        if (f->law.kind != SK_LAW_ND)
-            return sk_fail(SK_EUSAGE, "sweep: --predict-compute needs jobs that differ in "
-                                      "parameters and in tokens");
+        if (f->law.kind != SK_LAW_ND) return no_optimum();
         add(f, sk_print(a, "N at 6ND=%.4g", p->compute), best_n, &p->compute);
         add(f, sk_print(a, "D at 6ND=%.4g", p->compute), best_d, &p->compute);
         add(f, sk_print(a, "loss at 6ND=%.4g", p->compute), best_loss, &p->compute);
@@ -235,6 +240,31 @@ static sk_status predict(fit *f, const sk_sweep_predict *p)
     add_one(f, "measured there (held out)", sk_print(a, "%.5g", f->held.loss));
     add_one(f, "prediction off by, %", sk_print(a, "%.2f", off));
     return SK_OK;
+}
+
+/* Points that the jobs will be, if all of them are done: a law that these are too few for is
+ * refused before the first.  Jobs that the clock or a target ends have tokens that are not known
+ * yet. */
+sk_status sk_sweep_may_fit(sk_sweep *s, const sk_sweep_predict *p)
+{
+    fit f = {.s = s};
+    f.p = sk_many(s->arena, sk_law_point, s->jobs.n + 1);
+    f.label = sk_many(s->arena, const char *, s->jobs.n + 1);
+    for (int i = 0; i < s->jobs.n; i++) {
+        const sk_job *job = s->jobs.v[i].job;
+        sk_law_point x = {.loss = 1};
+        int k = 0;
+        if (!job) continue;
+        if (job->time_limit > 0 || *job->batch_schedule || job->stop_loss > 0 ||
+            job->stop_accuracy > 0)
+            return SK_OK;
+        SK_TRY(count_params(job, &x.n));
+        x.d = (double)job->steps * (double)job->batch * (double)job->seq;
+        while (k < f.n && (f.p[k].n != x.n || f.p[k].d != x.d)) k++;
+        if (k == f.n) insert(&f, x, "");
+    }
+    if (p->compute > 0 && kind_of(&f) != SK_LAW_ND) return no_optimum();
+    return sk_law_enough(kind_of(&f), f.p, f.n);
 }
 
 static const char *const texts[] = {"loss = E + A / N^alpha", "loss = E + B / D^beta",

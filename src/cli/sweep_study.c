@@ -26,6 +26,7 @@ typedef struct entry {
     double batch;
     int n, reached;
     double steps, steps_sd, tokens, seconds; /* means over seeds; NAN: not all reached it */
+    bool bound;                              /* one was there at its first validation: at most */
     double noise;                            /* scale until the target; NAN: not measured */
 } entry;
 
@@ -66,6 +67,7 @@ static entry measure(sk_sweep *s, const sk_sweep_group *g, bool by_val, double t
         sk_curve_point p;
         if (!sk_curve_reach(&g->v[i]->curve, by_val, target, &p)) continue;
         steps[e.reached++] = (double)p.step;
+        e.bound |= by_val && g->v[i]->curve.val.v[0].loss <= target;
         tokens += p.tokens;
         seconds += p.seconds;
         noise += noise_until(s, &g->v[i]->curve, p.step);
@@ -119,7 +121,7 @@ static const char *word_of(double gain)
 static double gain_of(const entry *v, int i)
 {
     for (int k = i; k-- > 0;)
-        if (isfinite(v[k].steps) && isfinite(v[i].steps))
+        if (isfinite(v[k].steps) && isfinite(v[i].steps) && !v[k].bound && !v[i].bound)
             return log(v[k].steps / v[i].steps) / log(v[i].batch / v[k].batch);
     return NAN;
 }
@@ -129,15 +131,15 @@ static void add_row(sk_sweep *s, sk_table *t, const entry *v, int i, int batch)
     sk_arena *a = s->arena;
     const entry *e = &v[i];
     double gain = batch < 0 ? NAN : gain_of(v, i);
-    const char *label = sk_sweep_label(s, e->g->v[0], batch);
+    const char *label = sk_sweep_label(s, e->g->v[0], batch), *most = e->bound ? "<= " : "";
     const char *cells[] = {
         sk_print(a, "%.0f", e->batch),
         *label ? label : "-",
         sk_print(a, "%d/%d", e->reached, e->n),
-        isfinite(e->steps) ? sk_print(a, "%.6g", e->steps) : "",
+        isfinite(e->steps) ? sk_print(a, "%s%.6g", most, e->steps) : "",
         sk_sweep_number(a, e->steps_sd),
-        isfinite(e->tokens) ? sk_print(a, "%.0f", e->tokens) : "",
-        isfinite(e->seconds) ? sk_print(a, "%.3f", e->seconds) : "",
+        isfinite(e->tokens) ? sk_print(a, "%s%.0f", most, e->tokens) : "",
+        isfinite(e->seconds) ? sk_print(a, "%s%.3f", most, e->seconds) : "",
         isfinite(gain) ? sk_print(a, "%.2f", gain) : "",
         !isfinite(e->steps) ? "not reached"
         : isfinite(gain)    ? word_of(gain)
@@ -190,9 +192,15 @@ static void tell_law(sk_sweep *s, const entry *v, int n, FILE *to)
 {
     sk_batch_point *p = sk_many(s->arena, sk_batch_point, n + 1);
     sk_batch_law l;
-    int k = 0;
+    int k = 0, reached = 0;
+    for (int i = 0; i < n; i++) reached += isfinite(v[i].steps);
     for (int i = 0; i < n; i++)
-        if (isfinite(v[i].steps)) p[k++] = (sk_batch_point){v[i].batch, v[i].steps};
+        if (isfinite(v[i].steps) && !v[i].bound) p[k++] = (sk_batch_point){v[i].batch, v[i].steps};
+    if (k < 3 && k < reached) {
+        fprintf(to, "critical batch: steps of %d batch size%s are known; 3 are needed\n", k,
+                sk_plural(k));
+        return;
+    }
     if (sk_batch_fit(p, k, &l)) {
         fprintf(to, "%s\n", sk_error_line());
         sk_error_set("");
@@ -208,6 +216,19 @@ static bool is_measured(const entry *v, int n)
     for (int i = 0; i < n; i++)
         if (isfinite(v[i].noise)) return true;
     return false;
+}
+
+/* Steps before the first validation are not known. */
+static void tell_bounds(const entry *v, int n, bool against, FILE *to)
+{
+    int k = 0;
+    for (int i = 0; i < n; i++) k += v[i].bound;
+    if (!k) return;
+    fprintf(to,
+            "%d of %d row%s %s at the target at the first validation: steps are at most these%s; "
+            "lower val.every\n",
+            k, n, sk_plural(n), k == 1 ? "is" : "are",
+            against ? ", and say nothing of the critical batch" : "");
 }
 
 sk_status sk_sweep_study(sk_sweep *s, const sk_sweep_groups *g, double target, const char *format)
@@ -230,6 +251,7 @@ sk_status sk_sweep_study(sk_sweep *s, const sk_sweep_groups *g, double target, c
         printf("\nto %s %g%s\n", g->by_val ? "validation loss" : "training loss", target,
                against ? ", the best keys of each batch size" : "");
     SK_TRY(sk_table_print(&t, format, stdout));
+    if (!format) tell_bounds(v, n, against, stdout);
     if (!format && against) tell_law(s, v, n, stdout);
     return SK_OK;
 }

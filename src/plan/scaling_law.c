@@ -180,7 +180,7 @@ static sk_status check_points(const sk_law_point *p, int n)
     return SK_OK;
 }
 
-static sk_status check_sizes(sk_law_kind kind, const sk_law_point *p, int n)
+sk_status sk_law_enough(sk_law_kind kind, const sk_law_point *p, int n)
 {
     static const char *const of[] = {"parameters", "tokens"};
     int need = kind == SK_LAW_ND ? 3 : 4, points = kind == SK_LAW_ND ? 6 : 4;
@@ -271,7 +271,7 @@ static problem pose(sk_arena *a, sk_law_kind kind, const sk_law_point *p, int n)
 sk_status sk_law_fit(sk_arena *a, sk_law_kind kind, const sk_law_point *p, int n, sk_law *out)
 {
     SK_TRY(check_points(p, n));
-    SK_TRY(check_sizes(kind, p, n));
+    SK_TRY(sk_law_enough(kind, p, n));
     sk_mark mark = sk_arena_mark(a);
     problem q = pose(a, kind, p, n);
     sk_status st = check_apart(&q);

@@ -39,6 +39,9 @@ typedef struct sk_law {
     int n_points;
 } sk_law;
 
+/* Are there so many points, of so many sizes, whatever their losses? */
+sk_status sk_law_enough(sk_law_kind kind, const sk_law_point *p, int n);
+
 /* SK_EDATA with a sentence: a loss, N or D that is no positive number; too few points; sizes that
  * are too few or go together; losses that do not fall, or fall faster than any power searched. */
 sk_status sk_law_fit(sk_arena *a, sk_law_kind kind, const sk_law_point *p, int n, sk_law *out);

@@ -157,12 +157,12 @@ static void on_val(sk_console *c, const sk_record *r)
     flush_row(c, r->loss);
 }
 
-static void on_warning(sk_console *c, const sk_record *r)
+void sk_console_warn(sk_console *c, const char *text)
 {
     flush_row(c, NAN);
     sk_console_clear(c);
     fprintf(c->to, "%swarning%s   %s\n", sk_console_paint(c, SK_TONE_YELLOW),
-            sk_console_paint(c, SK_TONE_PLAIN), r->text);
+            sk_console_paint(c, SK_TONE_PLAIN), text);
     fflush(c->to);
     c->warnings++;
 }
@@ -191,7 +191,7 @@ void sk_console_record(sk_console *c, const sk_record *r)
         on_device(c, r);
         break;
     case SK_REC_WARN:
-        on_warning(c, r);
+        sk_console_warn(c, r->text);
         break;
     case SK_REC_SAVED:
     case SK_REC_SAMPLE:

@@ -44,7 +44,8 @@ typedef struct sk_console {
 void sk_console_open(sk_console *c, FILE *to, const sk_training *t);
 void sk_console_head(sk_console *c);
 void sk_console_record(sk_console *c, const sk_record *r);
-void sk_console_tick(sk_console *c); /* now and then: redraws the bar */
+void sk_console_warn(sk_console *c, const char *text); /* of any length */
+void sk_console_tick(sk_console *c);                   /* now and then: redraws the bar */
 void sk_console_sample(sk_console *c, const char *prompt, const char *text);
 void sk_console_done(sk_console *c, const char *model_dir);
 void sk_console_clear(sk_console *c); /* takes the bar away, before others print */

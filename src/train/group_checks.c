@@ -126,6 +126,26 @@ static void say_lr(sk_out *o, const sk_setup *s)
                o->n ? "; " : "", job->lr);
 }
 
+/* optim.name, and numbers of it, where all parameters are in groups of other optimizers.  A group
+ * without an optimizer, of the same one, or of the one that it names for the rest takes numbers
+ * from it; so does the schedule, if the optimizer brings one. */
+static void say_own(sk_out *o, const sk_setup *s)
+{
+    const sk_job *job = s->job;
+    const char *said = job->own_said;
+    if (!*said || s->optim->schedule || has_any(s, 0, false)) return;
+    for (int i = 0; i < job->n_groups; i++) {
+        const sk_optim *g = job->group[i].optim;
+        bool rest = s->optim->rest && !strcmp(g->name, s->optim->rest);
+        if ((g == s->optim || rest) && has_any(s, i + 1, false)) return;
+    }
+    sk_out_add(o,
+               "%s%s %s no effect: every parameter is in a group of optim.groups with another "
+               "optimizer than %s; leave %s out",
+               o->n ? "; " : "", said, strchr(said, ',') ? "have" : "has", s->optim->name,
+               strchr(said, ',') ? "them" : "it");
+}
+
 /* Parameters that were to have K-FAC and cannot. */
 static void say_factors(sk_out *o, const sk_setup *s)
 {
@@ -208,7 +228,7 @@ static void say_long(sk_out *o, const sk_setup *s)
 static void say_left_out(sk_out *o, const sk_setup *s)
 {
     const char *left = s->job->left_out;
-    if (*left) sk_out_add(o, "%s%s", o->n ? "; " : "", left);
+    if (*left) sk_out_add(o, "%s%s", o->n ? "\n" : "", left);
 }
 
 /* optim.work that no matrix has. */
@@ -228,9 +248,10 @@ static void say_work(sk_out *o, const sk_setup *s)
 void sk_setup_group_warnings(sk_out *o, const sk_setup *s)
 {
     say_lr(o, s);
+    say_own(o, s);
     say_factors(o, s);
     say_sides(o, s);
     say_long(o, s);
-    say_left_out(o, s);
     say_work(o, s);
+    say_left_out(o, s);
 }

@@ -1,7 +1,10 @@
 /* idle.c - what a layout leaves without work, or does twice: how many, and why. */
 #include "train/idle.h"
 #include "base/strings.h"
+#include "train/lr_schedule.h"
 #include "train/relayout.h"
+
+#include <string.h>
 
 bool sk_idle(const sk_program *p)
 {
@@ -166,6 +169,42 @@ char *sk_idle_setup(sk_arena *a, const sk_setup *s)
     return sk_idle_text(a, s, n);
 }
 
+/* Files of train.backward fall into steps that are multiples of train.backward_every. */
+static void say_backward(sk_out *o, const sk_job *job, int64_t steps)
+{
+    if (job->backward_every <= steps || !*job->backward) return;
+    sk_out_add(o,
+               "%strain.backward_every is %lld and train.steps %lld: no file of train.backward is "
+               "written",
+               o->n ? "\n" : "", (long long)job->backward_every, (long long)steps);
+}
+
+/* Numbers of the schedule that are steps: milestones past the end, an interval beside them. */
+static void say_schedule(sk_out *o, const sk_job *job, int64_t steps)
+{
+    const sk_lr *part = sk_lr_named(job->schedule);
+    double first = 0, every = 0;
+    sk_out late = {.arena = o->arena};
+    for (int i = 0; part && part->knobs[i].name; i++) {
+        const char *key = sk_knob_key(&part->knobs[i]);
+        double x = job->lr_knob[i];
+        if (!strcmp(key, "schedule_every")) every = x;
+        if (strcmp(key, "schedule_milestones") != 0 || x <= 0) continue;
+        if (first <= 0) first = x;
+        if (x >= (double)steps) sk_out_add(&late, "%s%.0f", late.n ? ", " : "", x);
+    }
+    if (late.n)
+        sk_out_add(o,
+                   "%soptim.schedule_milestones: the learning rate never drops at %s: train.steps "
+                   "is %lld",
+                   o->n ? "\n" : "", late.s, (long long)steps);
+    if (first > 0 && every > 0)
+        sk_out_add(o,
+                   "%soptim.schedule_every is %.0f and has no effect: drops are at "
+                   "optim.schedule_milestones; leave one of them out",
+                   o->n ? "\n" : "", every);
+}
+
 char *sk_idle_steps(sk_arena *a, const sk_setup *s, int64_t steps)
 {
     sk_out o = {.arena = a};
@@ -177,6 +216,8 @@ char *sk_idle_steps(sk_arena *a, const sk_setup *s, int64_t steps)
                    "never comes to optim.lr=%.3g",
                    (long long)job->warmup, (long long)steps,
                    job->lr * (double)steps / (double)job->warmup, job->lr);
+    if (steps) say_backward(&o, job, steps);
+    if (steps) say_schedule(&o, job, steps);
     if (job->time_limit > 0) say_sent(&o, s, steps);
     for (int i = 1; steps && s->relayout && i < s->relayout->n; i++) {
         const sk_run_phase *p = &s->relayout->v[i];
@@ -195,4 +236,12 @@ char *sk_idle_steps(sk_arena *a, const sk_setup *s, int64_t steps)
                        (long long)steps);
     }
     return o.s;
+}
+
+void sk_idle_print(const char *before, const char *text, FILE *to)
+{
+    for (size_t n; text && *text; text += n + (text[n] != 0)) {
+        n = strcspn(text, "\n");
+        if (n) fprintf(to, "%s%.*s\n", before, (int)n, text);
+    }
 }

@@ -15,13 +15,19 @@
 
 #include "train/setup.h"
 
+#include <stdio.h>
+
 bool sk_idle(const sk_program *p); /* no op of its step has any work */
-/* All warnings in a sentence, where n ranks are idle; NULL: there are none. */
+/* All warnings, where n ranks are idle: those of the layout in one line, and a line each about keys
+ * of the optimizer that are left out.  NULL: there are none. */
 char *sk_idle_text(sk_arena *a, const sk_setup *s, int n);
 /* The same, of the programs of a setup. */
 char *sk_idle_setup(sk_arena *a, const sk_setup *s);
-/* What a run of so many steps never reaches: the end of the warmup, a layout of train.relayout.  A
- * line each; NULL: there are none.  steps 0: not known yet. */
+/* What a run of so many steps never reaches: the end of the warmup, a layout of train.relayout, a
+ * file of train.backward, a milestone.  A line each; NULL: there are none.  steps 0: not known yet.
+ */
 char *sk_idle_steps(sk_arena *a, const sk_setup *s, int64_t steps);
+/* Each line of a text behind `before`. */
+void sk_idle_print(const char *before, const char *text, FILE *to);
 
 #endif

@@ -83,6 +83,7 @@ typedef struct sk_job {
     char sample_prompt[256];
     double time_limit;     /* seconds; > 0: choose steps so that training takes about this long */
     char source[PATH_MAX]; /* the config file, for messages and records; "" none */
+    char own_said[256];    /* beside groups: optim.name and numbers of it that the user said */
     char left_out[1024];   /* lines about numbers of a file that the optimizer has no place for */
     /* Of the training loss, 0: none; and of rates, from layer to layer down from the head. */
     double label_smoothing, z_loss, layer_decay;

@@ -13,12 +13,7 @@
 
 enum { SAMPLE_TOKENS = 72 };
 
-void sk_launch_warn(sk_launcher *l, const char *text)
-{
-    sk_record r = {.kind = SK_REC_WARN};
-    snprintf(r.text, sizeof r.text, "%s", text);
-    sk_console_record(&l->console, &r);
-}
+void sk_launch_warn(sk_launcher *l, const char *text) { sk_console_warn(&l->console, text); }
 
 void sk_launch_warn_lines(sk_launcher *l, const char *text)
 {
@@ -159,7 +154,7 @@ void sk_launch_head(sk_launcher *l, const char *note)
     l->phase = sk_relayout_with(&l->setup, l->t.step, l->t.next.batch);
     const char *idle = sk_idle_setup(l->arena, &l->setup);
     int64_t places = l->job->hyper.max_position_embeddings;
-    if (idle) sk_launch_warn(l, idle);
+    sk_launch_warn_lines(l, idle);
     int64_t steps = sk_job_validates_only(l->job) ? 0 : l->t.steps;
     sk_launch_warn_lines(l, sk_idle_steps(l->arena, &l->setup, steps));
     if (l->setup.val_note && l->job->val_every) sk_launch_warn(l, l->setup.val_note);

@@ -95,7 +95,10 @@ static sk_status open_dir(sk_launcher *l, const char **note)
     SK_TRY(sk_rundir_open(l->arena, l->job, &l->t, note));
     SK_TRY(sk_rundir_keep_tokenizer(l->arena, l->job, &l->t, l->setup.tokenizer));
     sk_launch_make_config(l, 0);
-    if (*l->t.from) SK_TRY(sk_resume_state(l->arena, &l->setup, &l->t));
+    if (*l->t.from) {
+        SK_TRY(sk_resume_state(l->arena, &l->setup, &l->t));
+        SK_TRY(sk_resume_rate(l->arena, &l->setup, &l->t, note));
+    }
     l->only_validates = sk_job_validates_only(l->job) && *l->t.from &&
                         sk_is_file(sk_print(l->arena, "%s/config.yaml", l->t.dir));
     l->config_due = *l->t.from && !l->only_validates;

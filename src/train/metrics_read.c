@@ -28,7 +28,7 @@ static void read_line(sk_arena *a, const char *line, const char *end, sk_curve *
     if (!(step >= 0 && step < 1e15)) return; /* 0: of a validation before any step */
     sk_curve_point before = n ? c->train.v[n - 1] : (sk_curve_point){0}, p = before;
     p.step = (int64_t)step;
-    p.accuracy = p.noise = NAN;
+    p.accuracy = p.noise = p.lr = NAN;
     if (number(line, end, "\"val_loss\":", &p.loss)) {
         if (!number(line, end, "\"val_accuracy\":", &p.accuracy)) p.accuracy = NAN;
         *(sk_curve_point *)sk_push(a, &c->val) = p;
@@ -38,6 +38,7 @@ static void read_line(sk_arena *a, const char *line, const char *end, sk_curve *
         return;
     if (number(line, end, "\"tokens\":", &tokens) && isfinite(tokens)) p.tokens = tokens;
     if (!number(line, end, "\"noise_scale\":", &p.noise)) p.noise = NAN;
+    if (!number(line, end, "\"lr\":", &p.lr)) p.lr = NAN;
     p.loss = loss;
     p.seconds = before.seconds + (ms > 0 && isfinite(ms) ? 1e-3 * ms : 0);
     *(sk_curve_point *)sk_push(a, &c->train) = p;

@@ -23,6 +23,7 @@ typedef struct sk_curve_point {
     double loss;            /* NAN: was not finite */
     double accuracy;        /* of a validation of a classifier; else NAN */
     double noise;           /* noise scale, in samples (train.noise); NAN: none */
+    double lr;              /* of a step; NAN: none */
     double tokens, seconds; /* since the beginning */
 } sk_curve_point;
 

@@ -67,8 +67,7 @@ static const char *find_other(sk_arena *a, const sk_setup *s, const sk_ckpt *c, 
 
 /* ---- keys that differ, by the texts of both jobs */
 
-/* The value of a key of section optim; NULL: it has none. */
-static const char *value_of(sk_arena *a, const char *config, const char *key, size_t n)
+const char *sk_resume_optim(sk_arena *a, const char *config, const char *key, size_t n)
 {
     const char *line = strstr(config, "\noptim:\n");
     for (line = line ? strchr(line + 1, '\n') : NULL; line && !strncmp(line, "\n  ", 3);
@@ -81,10 +80,10 @@ static const char *value_of(sk_arena *a, const char *config, const char *key, si
     return NULL;
 }
 
-static bool add_change(sk_out *o, const char *was, const char *is, const char *key)
+bool sk_resume_change(sk_out *o, const char *was, const char *is, const char *key)
 {
-    const char *x = value_of(o->arena, was, key, strlen(key));
-    const char *y = value_of(o->arena, is, key, strlen(key));
+    const char *x = sk_resume_optim(o->arena, was, key, strlen(key));
+    const char *y = sk_resume_optim(o->arena, is, key, strlen(key));
     if (!x || !y || !strcmp(x, y)) return false;
     sk_out_add(o, "%soptim.%s was %s and is %s", o->n ? "; " : "", key, x, y);
     return true;
@@ -94,10 +93,10 @@ static bool add_change(sk_out *o, const char *was, const char *is, const char *k
 static const char *changes(sk_arena *a, const sk_setup *s, const char *was, const char *is)
 {
     sk_out o = {.arena = a};
-    bool other = add_change(&o, was, is, "name");
-    if (add_change(&o, was, is, "groups") || other) return o.s;
+    bool other = sk_resume_change(&o, was, is, "name");
+    if (sk_resume_change(&o, was, is, "groups") || other) return o.s;
     for (const sk_knob *k = s->optim->knobs; k->name; k += sk_knob_list(k))
-        if (k->role == SK_KNOB_PLAIN) add_change(&o, was, is, sk_knob_key(k));
+        if (k->role == SK_KNOB_PLAIN) sk_resume_change(&o, was, is, sk_knob_key(k));
     return o.s;
 }
 
@@ -118,18 +117,31 @@ static const char *words_of(sk_arena *a, const char *groups, const char *key)
 static const char *other_base(sk_arena *a, const sk_setup *s, const char *was, const char *is)
 {
     sk_out o = {.arena = a};
-    const char *x = value_of(a, was, "groups", 6), *y = value_of(a, is, "groups", 6);
+    const char *x = sk_resume_optim(a, was, "groups", 6), *y = sk_resume_optim(a, is, "groups", 6);
     for (int g = 0; g <= s->job->n_groups; g++) {
         const sk_optim *optim = g ? s->job->group[g - 1].optim : s->optim;
         for (const sk_knob *k = optim->knobs; k->name; k++) {
             if (!k->base) continue;
-            if (add_change(&o, was, is, sk_knob_key(k))) return o.s;
+            if (sk_resume_change(&o, was, is, sk_knob_key(k))) return o.s;
             if (!strcmp(words_of(a, x, sk_knob_key(k)), words_of(a, y, sk_knob_key(k)))) continue;
-            add_change(&o, was, is, "groups");
+            sk_resume_change(&o, was, is, "groups");
             return o.s;
         }
     }
     return NULL;
+}
+
+/* An average without its updates would be of another training if it came back later. */
+static sk_status same_average(sk_arena *a, const sk_job *job, const sk_training *t,
+                              const sk_ckpt *c)
+{
+    const char *was = sk_resume_optim(a, c->state.config, "ema", 3);
+    if (!was || strtod(was, NULL) <= 0 || job->ema > 0) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "%s has an average of the weights (optim.ema=%s) that this run would drop: "
+                   "optim.ema is 0; resume with optim.ema=%s, or begin a run from its weights "
+                   "(skein export --training-weights)",
+                   t->from, was, was);
 }
 
 /* ---- numbers by which steps have kinds */
@@ -138,7 +150,7 @@ static const char *other_base(sk_arena *a, const sk_setup *s, const char *was, c
 static double number_was(sk_arena *a, const sk_setup *s, const char *was, int knob)
 {
     const char *key = sk_knob_key(&s->optim->knobs[knob]);
-    const char *x = value_of(a, was, key, strlen(key));
+    const char *x = sk_resume_optim(a, was, key, strlen(key));
     return x ? strtod(x, NULL) : s->job->knob[knob];
 }
 
@@ -200,6 +212,7 @@ sk_status sk_resume_state(sk_arena *a, const sk_setup *s, const sk_training *t)
     sk_ckpt c;
     bool left;
     SK_TRY(sk_ckpt_read(a, t->from, &c));
+    SK_TRY(same_average(a, s->job, t, &c));
     const char *base = other_base(a, s, c.state.config, t->config);
     if (base)
         return sk_fail(SK_ECONF,

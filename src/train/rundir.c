@@ -146,11 +146,24 @@ sk_status sk_rundir_resumable(sk_arena *a, const sk_job *job)
     return sk_fail(SK_EDATA, "resume=%s: there is no such run or checkpoint", job->resume);
 }
 
+/* A directory of a model, as export, average and import from elsewhere leave it. */
+static sk_status not_a_model(sk_arena *a, const char *dir, const char *ckpt)
+{
+    if (!sk_is_file(sk_print(a, "%s/config.json", dir)) || sk_is_dir(ckpt) ||
+        sk_is_file(sk_print(a, "%s/config.yaml", dir)))
+        return SK_OK;
+    return sk_fail(SK_ECREATE,
+                   "run=%s is the directory of a model (it has config.json), not of a run: name "
+                   "another run=DIR, and train from its weights with model=%s",
+                   dir, dir);
+}
+
 /* What is there already: who uses it says so first. */
 static sk_status enter_old(sk_arena *a, const sk_job *job, sk_training *t, bool resumes)
 {
     int64_t *steps;
     int n = 0;
+    SK_TRY(not_a_model(a, t->dir, t->ckpt));
     if (!strcmp(job->resume, "auto") && !resumes) return no_run(job);
     if (!*job->resume) SK_TRY(sk_dir_make(t->dir));
     if (sk_is_dir(t->ckpt)) SK_TRY(sk_ckpt_open(t->ckpt, &t->ckpt_dir));

@@ -7,10 +7,7 @@
 #include "train/model_export.h"
 
 #include <dirent.h>
-#include <math.h>
 #include <string.h>
-
-#define JUMP 0.01 /* a change of the rate that is told */
 
 bool sk_resume_is_checkpoint(sk_arena *a, const char *path)
 {
@@ -195,25 +192,6 @@ static void same_order(sk_arena *a, const sk_job *job, const sk_training *t, con
     if (o.n) *note = sk_print(a, "%s%s", *note, o.s);
 }
 
-/* The rate goes by the part of the steps that is done: with another number of steps it jumps. */
-static void same_rate(sk_arena *a, const sk_job *job, const sk_training *t, const sk_ckpt *c,
-                      const sk_extra *x, const char **note)
-{
-    sk_lr_schedule was, is;
-    int64_t step = c->state.step, steps = t->steps;
-    if (!x->steps || !steps || x->steps == steps || step >= steps) return;
-    if (sk_setup_rates(job, x->steps, &was) || sk_setup_rates(job, steps, &is)) return;
-    int64_t at = x->progress > 0 ? (int64_t)x->progress : step;
-    if (at < 1) return;
-    double before = sk_lr_at(&was, at - 1), other = sk_lr_at(&is, at - 1);
-    if (fabs(before - other) <= JUMP * fmax(before, other)) return;
-    *note = sk_print(a,
-                     "%s\ntrain.steps was %lld and is %lld: optim.schedule=%s goes by it, and the "
-                     "learning rate jumps from %.3g to %.3g at step %lld%s",
-                     *note, (long long)x->steps, (long long)steps, job->schedule, before,
-                     sk_lr_at(&is, at), (long long)step + 1, *job->groups ? " (of optim.lr)" : "");
-}
-
 /* A run that is beyond its end would only have its config.yaml changed. */
 static sk_status not_beyond(const sk_job *job, const sk_training *t)
 {
@@ -264,7 +242,6 @@ sk_status sk_resume_read(sk_arena *a, const sk_job *job, sk_training *t, const c
     t->skipped_batches = x.skipped_batches;
     t->pending = x.pending;
     if (!job) return SK_OK;
-    same_rate(a, job, t, &c, &x, note);
     return not_beyond(job, t);
 }
 

@@ -119,6 +119,10 @@ said_of "warning   a side of 'h.0.qkv.w' is 96 long, above max_dim=50 (so in 5 o
     train "${small[@]}" optim.name=shampoo optim.max_dim=50 train.steps=1 run=sides
 said_of "warning   optim.betas of betas.yaml: muon has no such key; optim.groups=\"rest: adamw betas=[0.8, 0.9]\" gives it to adamw" \
     train "${small[@]}" betas.yaml optim.name=muon train.steps=1 run=betas
+case_of 64 'unknown key "optim" - did you mean "optim.name"?' plan model=tiny optim=muon
+printf 'optim: {groups: {matrix: muon, rest: adamw}}\n' >groups.yaml
+case_of 78 "groups.yaml:1:9: |optim.groups is one text, no mapping" plan groups.yaml
+case_of 64 "optim.lr is 1e-3:1e-1; a range is log:LOW:HIGH:N|lin:LOW:HIGH:N" sweep model=tiny optim.lr=1e-3:1e-1 run=colon
 case_of 78 "schedulefree takes no other than constant" plan model=tiny optim.groups="matrix: schedulefree, rest: adamw"
 case_of 78 "optim.clip=0 is needed|pipedream" plan model=llama-tiny layout="pp=2 micro=4 schedule=pipedream"
 case_of 78 "train.dtype=bf16 is needed" plan model=llama-tiny optim.clip=0 train.dtype=f16 layout="pp=2 micro=4 schedule=pb"

@@ -81,6 +81,16 @@ grep -qE '^warning   .*optim.freeze_step is 100000 and train.steps [0-9]+: every
 [ "$(grep -c 'optim.freeze_step is' said)" = 1 ] || fail "told twice: $(cat said)"
 
 # shellcheck disable=SC2086
+"$skein" train $job train.steps=4 optim.warmup=1 train.backward=kron train.backward_every=5 optim.schedule=step optim.schedule_every=2 \
+    optim.schedule_milestones=2,4,500 run=never >said 2>&1 || fail "$(cat said)"
+said 'warning   train.backward_every is 5 and train.steps 4: no file of train.backward is written'
+said 'warning   optim.schedule_milestones: the learning rate never drops at 4, 500: train.steps is 4'
+said 'warning   optim.schedule_every is 2 and has no effect: drops are at optim.schedule_milestones; leave one of them out'
+# shellcheck disable=SC2086
+"$skein" train $job train.steps=4 optim.warmup=1 train.backward=kron train.backward_every=4 optim.schedule=step optim.schedule_milestones=2,3 \
+    run=reached >said 2>&1 || fail "$(cat said)"
+! grep '^warning' said || fail "a warning about what is reached"
+# shellcheck disable=SC2086
 "$skein" train $job train.steps=2 optim.lr=0 run=still >said 2>&1 || fail "$(cat said)"
 said 'warning   optim.lr is 0: nothing is trained'
 

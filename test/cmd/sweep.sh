@@ -263,14 +263,25 @@ said '^train.batch keys reached steps steps_sd tokens seconds gain scaling'
 said '^2 lr=[13]e-2 [01]/1'
 said '^critical batch'
 ! grep -q noise_scale said || fail "a noise scale that nobody measured: $(cat said)"
-sweep "${job[@]}" train.steps=40 train.batch=2,4,8,16 optim.lr=3e-2 val.every=4 layout=micro=2 train.noise=1 run=noisy --target-loss 4.5
+sweep "${job[@]}" train.steps=40 train.batch=2,4,8,16 optim.lr=3e-2 val.every=4 layout=micro=2 train.noise=1 run=noisy --target-loss 4.0
 said '^critical batch: ([0-9.e+]+ \(steps = [0-9.e+]+ \+ [0-9.e+]+ / batch\)|above|below)'
-said '^noise scale: [0-9.e+]+, the median of [1-4] batch sizes? \([0-9.e+]+ to [0-9.e+]+\)'
+said '^noise scale: -?[0-9.e+]+, the median of [1-4] batch sizes? \(-?[0-9.e+]+ to [0-9.e+]+\)'
 said '^4 - 1/1 .* [0-9.e+]+$'
-sweep run=noisy --table --target-loss 4.5 -o csv
+sweep run=noisy --table --target-loss 4.0 -o csv
 head -n 1 said | grep -q 'scaling,noise_scale$' || fail "csv: $(cat said)"
 sweep "${job[@]}" train.steps=20 train.batch=2,4 val.every=4 run=two --target-loss 5.3
 said '^critical batch: 2 batch sizes reach the target; 3 are needed'
+sweep "${job[@]}" train.steps=20 train.batch=2,4,8 val.every=10 run=early --target-loss 5.5 # there at the first validation
+said '^2 - 1/1 <= 10 <= 320 <= [0-9.]+$'
+said '^3 of 3 rows are at the target at the first validation: .*lower val.every$'
+said '^critical batch: steps of 0 batch sizes are known; 3 are needed'
+for dry in "" --dry; do # a law that the jobs are too few for
+    # shellcheck disable=SC2086  # an option or nothing
+    refused 65 "the points have 2 different numbers of tokens; at least 4 are needed" "${job[@]}" train.steps=2,3 run=unfit --fit $dry
+    [ ! -e unfit ] || fail "--fit trained jobs that are too few"
+done
+sweep "${job[@]}" train.batch=2,4 run=fewer --random 5 --dry
+said '^skein: note: --random 5, and 2 combinations of values were found'
 sweep run=study --table --target-loss 0.001 -o csv
 [ "$(grep -c 'not reached' said)" = 3 ] || fail "a loss that nobody reaches: $(cat said)"
 # all batch sizes are validated on the same sequences

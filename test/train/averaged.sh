@@ -74,6 +74,12 @@ same given/final plain/final "an average of loaded weights"
 "$skein" export brought out-brought >said || fail "export: $(cat said)"
 same out-brought plain/final "an imported model"
 
+# One that was kept is not dropped without a word.
+rc=0
+"$skein" train "${job[@]}" "${steps[@]}" resume=ema/ckpt/step-0000000003 optim.ema=0 run=dropped >said 2>&1 || rc=$?
+[ $rc = 78 ] || fail "an average that is dropped: exit code $rc"
+grep -q 'has an average of the weights (optim.ema=0.8) that this run would drop' said || fail "refused otherwise: $(cat said)"
+
 # Schedules, and two averages.
 grep -q '^ *schedule: constant' free/config.yaml || fail "schedulefree has another schedule by default"
 if "$skein" train "${job[@]}" "${free[@]}" optim.schedule=cosine run=refused >said 2>&1; then fail "cosine with schedulefree: it ran"; fi

@@ -79,10 +79,24 @@ own="matrix: muon lr=0.02, rest: adamw lr=0.004"
 warned "optim.lr is 0.01 and has no effect: every group of optim.groups has another rate; leave it out" optim.groups="$own"
 warned "" optim.groups="matrix: muon lr=0.02, vector: adamw lr=0.004"
 warned "" optim.groups="$own" optim.schedule=linear optim.min_lr=0.001
+warned "optim.name, optim.betas have no effect: every parameter is in a group of optim.groups with another optimizer than lion" \
+    optim.name=lion optim.betas=0.5,0.6 optim.groups="$own"
+warned "optim.betas has no effect: every .* than adamw; leave it out" optim.betas=0.5,0.6 optim.groups="matrix: muon lr=0.01, rest: lion lr=0.01"
+warned "" optim.name=muon optim.momentum=0.9 optim.groups="matrix: muon lr=0.01, rest: lion"
+warned "" optim.name=lion optim.groups="matrix: muon lr=0.01"
+warned "" optim.name=lion optim.betas=0.5,0.6 optim.groups="matrix: muon, rest: lr=0.01"
 does own optim.groups="$own"
 grep -q '"lr":0.02[,}]' own/metrics.jsonl || fail "metrics: $(cat own/metrics.jsonl)"
 grep -q 'optim.lr is 0.01 and has no effect' said || fail "train does not tell it: $(cat said)"
 "$skein" train run=own --resume train.steps=2 >said 2>&1 || fail "it cannot be resumed: $(cat said)"
+
+# ---- a resumed run: what config.yaml says of the former optimizer, in whole lines, and defaults not at all
+"$skein" train run=own --resume optim.name=muon train.steps=3 >said 2>&1 || fail "muon: $(cat said)"
+if grep "no such key" said; then fail "defaults of adamw are told"; fi
+does lion optim.name=lion optim.betas=0.5,0.6 optim.weight_decay=0.05 optim.groups="$own"
+"$skein" train run=lion --resume optim.name=sgd train.steps=2 >said 2>&1 || fail "sgd: $(cat said)"
+grep -q '^warning   optim.betas of lion/config.yaml: sgd has no such key$' said || fail "no line about betas: $(cat said)"
+checks=$((checks + 2))
 
 # ---- the output projection of tied weights is no head
 refused 78 "no parameter is in the group 'head': the model has tied weights, so its output projection is the embedding" "${job[@]}" optim.groups="head: sgd"

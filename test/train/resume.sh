@@ -82,11 +82,12 @@ for words in "-n 1" "layout=tp=2" "-n 4 layout=dp=4"; do
 done
 
 # keys that say which data a step reads: each is told with what it was, what it is and what follows
+train flat -n 2 layout=dp=2 optim.schedule=constant train.steps=20
 told() { # words that must be said (none: no warning at all), words of the command
     local words=$1
     shift
     rm -rf other
-    timeout 100 "$skein" train "${job[@]}" run=other resume=ref/ckpt/step-0000000020 train.steps=21 optim.schedule=constant "$@" >other.out 2>&1 ||
+    timeout 100 "$skein" train "${job[@]}" run=other resume=flat/ckpt/step-0000000020 train.steps=21 optim.schedule=constant "$@" >other.out 2>&1 ||
         { cat other.out; fail "resume $*"; }
     [ "$(grep -c '^warning' other.out)" = $((${#words} > 0)) ] || { cat other.out; fail "resume $*: not one warning"; }
     grep -qF "warning   $words" other.out || [ -z "$words" ] || { cat other.out; fail "resume $*: nobody says '$words'"; }
@@ -98,7 +99,13 @@ told "train.seq was 32 and is 16: windows are cut differently" train.seq=16
 told "train.seed was 1 and is 7: the order of samples is another" train.seed=7
 told "data.order was shuffle and is sequential: some samples of this epoch are read twice" data.order=sequential
 told "data.val or data.val_fraction was changed: there were " data.val_fraction=0.3
-told "train.steps was $steps and is 21: optim.schedule=cosine goes by it, and the learning rate jumps from " optim.schedule=cosine
+# the rate of the last step, as it was, against that of the next one: what a schedule does by itself is no jump
+told "the learning rate jumps from 0.001 to 9.61e-06 at step 21: train.steps was 20 and is 21; optim.schedule was constant and is cosine" optim.schedule=cosine
+told "the learning rate jumps from 0.001 to 0.003 at step 21: train.steps was 20 and is 21; optim.lr was 0.001 and is 0.003" optim.lr=0.003
+told "" optim.lr=0.0011
+timeout 100 "$skein" train "${job[@]}" run=level resume=ref/ckpt/step-0000000040 optim.schedule=constant >other.out 2>&1 || { cat other.out; fail "level"; }
+grep -qE "^warning   the learning rate jumps from 0.000[0-9]+ to 0.001 at step 41: optim.schedule was cosine and is constant$" other.out ||
+    { cat other.out; fail "a jump with the same train.steps"; }
 
 # a run is not cut: fewer steps than it has are refused, and change nothing
 for to in again other; do

@@ -284,5 +284,11 @@ case_of 73 "tok/tokenizer would be replaced" "$skein" import exported run=tok
 [ "$(cat tok/tokenizer/notes)" = mine ] || bad "a tokenizer/ of the user's was removed"
 { [ ! -e tok/ckpt ] && [ ! -e tok/config.yaml ]; } || bad "tok/ was begun nevertheless"
 
+# ---- a directory of a model is no run
+cp -r exported plain-model
+train 73 "run=plain-model is the directory of a model|not of a run" run=plain-model
+train 73 "run=plain-model is the directory of a model" run=plain-model --resume
+diff -r exported plain-model || bad "a directory of a model was trained into"
+
 echo "$cases cases, $wrong wrong"
 [ $wrong = 0 ]
