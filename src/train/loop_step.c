@@ -227,6 +227,8 @@ sk_status sk_loop_end_step(sk_loop *l, const sk_loop_told *x)
     count_updates(l, &x->out);
     l->done++;
     l->progress += l->gain;
+    /* The last row has the tokens of all: with sync=ssp others may still be at work. */
+    if (l->done == l->lr_schedule.steps) SK_TRY(sk_loop_settle(l));
     return sk_loop_apart(l) ? sk_loop_keep_step(l, x) : sk_loop_account(l, x);
 }
 

@@ -66,6 +66,7 @@ ahead() { # run, ranks
 for s in 1 3 inf; do
     SKEIN_FAULT=slow:15:2 train "ssp-$s" layout="dp=3 sync=ssp:$s"
     lines "ssp-$s/commits.jsonl" 36
+    tail -n 2 "ssp-$s/metrics.jsonl" | grep -q '"tokens":2304,' || fail "ssp:$s: the last row has not the tokens of all ranks"
     most=$(ahead "ssp-$s" 3)
     case $s in
     inf) [ "$most" -ge 4 ] || fail "ssp:inf: nobody was ahead, $most" ;; # of 6: then all meet for a validation
@@ -120,6 +121,10 @@ for way in backup:1 ssp:inf; do
     done
 done
 
+for way in backup:1 ssp:1; do
+    refused 78 "rank 0 has no samples" "${job[@]}" layout="dp=3 sync=$way" train.batch=2 run=no
+    refused 78 "has no samples" "${job[@]}" layout="dp=4 micro=2 sync=$way" train.batch=4 run=no
+done
 refused 78 "at most 2 can be dropped" "${job[@]}" layout="dp=3 sync=backup:3" run=no
 refused 78 "take 'dp' alone" "${job[@]}" layout="dp=2 tp=2 sync=backup:1" run=no
 refused 78 "zero=1 shards them" "${job[@]}" layout="dp=2 zero=1 sync=ssp:1" run=no
