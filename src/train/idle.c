@@ -100,6 +100,51 @@ static void say_words(sk_out *o, const sk_setup *s)
     if (idle) sk_out_add(o, "%s%s", o->n ? "; " : "", idle);
 }
 
+static bool sends(const sk_setup *s)
+{
+    if (!s->optim || !s->optim->sends) return false;
+    for (int i = 0; i < s->layout.mesh.n; i++)
+        if (s->layout.mesh.size[i] > 1 && sk_layout_splits(&s->layout, i, s->graph.batch))
+            return true;
+    return false;
+}
+
+/* Counts steps of each kind, unless all kinds that go on for ever are among them. */
+static bool lacks_kind(const sk_setup *s, int64_t steps, int64_t n[SK_STEP_KINDS])
+{
+    double share[SK_STEP_KINDS];
+    int wanted = 0;
+    s->optim->kind_shares(s->job->knob, share);
+    for (int k = 0; k < SK_STEP_KINDS; k++) wanted += share[k] > 0;
+    for (int64_t t = 1; t <= steps && wanted; t++) {
+        int k = s->optim->step_kind(s->job->knob, t);
+        wanted -= !n[k]++ && share[k] > 0;
+    }
+    return wanted;
+}
+
+/* Ranks that would send something else than gradients (program/sent_state.c) in later steps than
+ * the run has.  Prices are those of these steps. */
+static void say_sent(sk_out *o, const sk_setup *s, int64_t steps)
+{
+    static const char counted[] = "skein plan and simulate show the steps behind these";
+    const sk_optim *x = s->optim;
+    int64_t n[SK_STEP_KINDS] = {0};
+    if (steps <= 0 || !sends(s)) return;
+    if (x->first_steps && s->job->knob[x->first_steps - 1] >= (double)steps)
+        sk_out_add(o,
+                   "%soptim.%s is %.0f and train.steps %lld: every step sends gradients, and none "
+                   "the momentum in their place; %s",
+                   o->n ? "; " : "", sk_knob_key(&x->knobs[x->first_steps - 1]),
+                   s->job->knob[x->first_steps - 1], (long long)steps, counted);
+    else if (x->step_kind && lacks_kind(s, steps, n))
+        sk_out_add(o,
+                   "%sin train.steps=%lld of %s gradients are sent %lld times, momentum %lld "
+                   "times, and %lld steps are local; %s",
+                   o->n ? "; " : "", (long long)steps, x->name, (long long)n[SK_STEP_DENSE],
+                   (long long)n[SK_STEP_SENT], (long long)n[SK_STEP_LOCAL], counted);
+}
+
 char *sk_idle_text(sk_arena *a, const sk_setup *s, int n)
 {
     sk_out o = {.arena = a};
@@ -108,6 +153,7 @@ char *sk_idle_text(sk_arena *a, const sk_setup *s, int n)
     say_micro(&o, s);
     say_words(&o, s);
     sk_setup_group_warnings(&o, s);
+    if (!(s->job->time_limit > 0)) say_sent(&o, s, s->job->steps);
     return o.s;
 }
 
@@ -131,6 +177,7 @@ char *sk_idle_steps(sk_arena *a, const sk_setup *s, int64_t steps)
                    "never comes to optim.lr=%.3g",
                    (long long)job->warmup, (long long)steps,
                    job->lr * (double)steps / (double)job->warmup, job->lr);
+    if (job->time_limit > 0) say_sent(&o, s, steps);
     for (int i = 1; steps && s->relayout && i < s->relayout->n; i++) {
         const sk_run_phase *p = &s->relayout->v[i];
         if (p->from < steps) continue;

@@ -8,7 +8,8 @@
  *     is 1; take 64 or more, or dp=1
  *
  * Other warnings: an axis that splits nothing, micro-batches without a sample, keys of the
- * optimizer without effect (train/group_checks.c). */
+ * optimizer without effect (train/group_checks.c), momentum that would be sent in place of
+ * gradients only behind the last step. */
 #ifndef SK_TRAIN_IDLE_H
 #define SK_TRAIN_IDLE_H
 

@@ -3,11 +3,13 @@
  * State is read by name (h.0.fc.w.adamw.m).  With another optimizer, other groups, or a number that
  * decides which state there is (optim.max_dim), names are missing in the checkpoint, or nobody
  * reads them.  Ranks would find only the first, each one tensor; here the keys that differ are
- * told, before any rank starts. */
+ * told, before any rank starts.  So are numbers by which steps have kinds (kernel/optim.h): state
+ * is what steps of another kind made it. */
 #include "program/param_groups.h"
 #include "run/run.h"
 #include "train/rundir_resume.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* State of an optimizer that updates the parameter in this run: PARAM.OPTIMIZER.STATE.  Gradients
@@ -130,6 +132,69 @@ static const char *other_base(sk_arena *a, const sk_setup *s, const char *was, c
     return NULL;
 }
 
+/* ---- numbers by which steps have kinds */
+
+/* The number that the run of the checkpoint had. */
+static double number_was(sk_arena *a, const sk_setup *s, const char *was, int knob)
+{
+    const char *key = sk_knob_key(&s->optim->knobs[knob]);
+    const char *x = value_of(a, was, key, strlen(key));
+    return x ? strtod(x, NULL) : s->job->knob[knob];
+}
+
+/* The second moment had an update in each of the first steps, and is corrected for that many.  So
+ * their number can only be changed while it is still to come. */
+static sk_status same_first(sk_arena *a, const sk_setup *s, const sk_ckpt *c, const char *from)
+{
+    int k = s->optim->first_steps - 1;
+    double was = number_was(a, s, c->state.config, k), is = s->job->knob[k];
+    int64_t step = c->state.step;
+    if (was == is || (was >= (double)step && is >= (double)step)) return SK_OK;
+    const char *key = sk_knob_key(&s->optim->knobs[k]);
+    if (was < (double)step)
+        return sk_fail(SK_ECONF,
+                       "%s: optim.%s was %.0f and is %.0f, and the second moment is that of %.0f "
+                       "steps: it was frozen before step %lld; resume with optim.%s=%.0f, or an "
+                       "earlier checkpoint, or begin a run from its weights (skein export)",
+                       from, key, was, is, was, (long long)step, key, was);
+    return sk_fail(SK_ECONF,
+                   "%s: optim.%s was %.0f and is %.0f, and the second moment has %lld steps "
+                   "already; resume with optim.%s=%lld, which sends momentum from the next step "
+                   "on, or with more",
+                   from, key, was, is, (long long)step, key, (long long)step);
+}
+
+/* Behind a step in which each rank went on alone, ranks have to send what they have added up before
+ * a gradient of all can change weights that they have in common. */
+static sk_status sent_before_dense(sk_arena *a, const sk_setup *s, const sk_ckpt *c,
+                                   const char *from)
+{
+    double was[SK_MAX_KNOB] = {0};
+    const double *is = s->job->knob;
+    for (int k = 0; s->optim->knobs[k].name; k++)
+        was[k] = s->optim->knobs[k].whole ? number_was(a, s, c->state.config, k) : is[k];
+    int64_t step = c->state.step;
+    int kind = step > 0 ? s->optim->step_kind(was, step) : SK_STEP_DENSE;
+    while (kind == SK_STEP_LOCAL) kind = s->optim->step_kind(is, ++step);
+    if (step == c->state.step || kind == SK_STEP_SENT) return SK_OK;
+    sk_out o = {.arena = a};
+    for (int k = 0; s->optim->knobs[k].name; k++)
+        if (was[k] != is[k])
+            sk_out_add(&o, "%soptim.%s was %.0f and is %.0f", o.n ? "; " : "",
+                       sk_knob_key(&s->optim->knobs[k]), was[k], is[k]);
+    return sk_fail(SK_ECONF,
+                   "%s: %s: so step %lld takes the gradient of all ranks, and what each has added "
+                   "up by itself was not sent; resume with the former numbers, or a checkpoint of "
+                   "a step in which ranks sent",
+                   from, o.s, (long long)step);
+}
+
+static sk_status same_kinds(sk_arena *a, const sk_setup *s, const sk_ckpt *c, const char *from)
+{
+    if (s->optim->step_kind) return sent_before_dense(a, s, c, from);
+    return s->optim->first_steps ? same_first(a, s, c, from) : SK_OK;
+}
+
 sk_status sk_resume_state(sk_arena *a, const sk_setup *s, const sk_training *t)
 {
     sk_ckpt c;
@@ -142,7 +207,7 @@ sk_status sk_resume_state(sk_arena *a, const sk_setup *s, const sk_training *t)
                        "the former, or begin a run from its weights (skein export)",
                        t->from, base);
     const char *name = find_other(a, s, &c, &left);
-    if (!name) return SK_OK;
+    if (!name) return same_kinds(a, s, &c, t->from);
     const char *why = changes(a, s, c.state.config, t->config);
     return sk_fail(
         why ? SK_ECONF : SK_EDATA,

@@ -31,6 +31,19 @@ idle "dp=2 schedule=1f1b" "schedule 1f1b has nothing to do: there is one stage" 
 idle "zero=3" "zero=3 has nothing to do: it shards over one rank" train.batch=4
 idle "tp=1 sp overlap=2 partition" "sp has nothing to do: .*overlap has nothing to do: .*partition has nothing to do" train.batch=4
 idle "dp=1 grads=int8" "grads has nothing to do: one rank sums them" train.batch=4
+# Steps that the run has not, of optimizers whose ranks send momentum.
+for optim in onebit-adam onebit-lamb; do
+    idle dp=2 "optim.freeze_step is 100000 and train.steps 20: every step sends gradients" train.batch=4 train.steps=20 optim.name=$optim
+    idle dp=2 "optim.freeze_step is 20 and train.steps 20" train.batch=4 train.steps=20 optim.name=$optim optim.freeze_step=20
+done
+idle dp=2 "in train.steps=20 of zeroone-adam gradients are sent 18 times, momentum 2 times, and 0 steps are local" train.batch=4 train.steps=20 optim.name=zeroone-adam
+for words in "onebit-adam optim.freeze_step=199" "onebit-adam layout=tp=2" "onebit-lamb train.time=9s" "zeroone-adam train.steps=200000" \
+    "zeroone-adam optim.var_freeze_step=5 optim.local_step_scaler=2" "zeroone-adam optim.var_freeze_step=5 optim.local_step_clipper=1"; do
+    # shellcheck disable=SC2086  # many keys
+    "$skein" plan model=tiny layout=dp=2 train.batch=4 optim.name=$words >said 2>&1 || fail "$words: $(cat said)"
+    if grep warning said; then fail "$words has steps of all kinds"; fi
+    cases=$((cases + 1))
+done
 for layout in dp=4 tp=2 pp=2 "dp=2 pp=2 micro=2" "dp=2 zero=3 micro=2" "mesh x=2; split b over x" "dp=4 # no schedule"; do
     "$skein" plan model=tiny layout="$layout" train.batch=4 >said 2>&1
     if grep warning said; then fail "$layout has work for all"; fi
@@ -62,6 +75,10 @@ said 'warning   train.batch_schedule: the batch of 1 from step 4 on is never use
 # shellcheck disable=SC2086
 "$skein" train $job train.time=0.2 optim.warmup=1000000 run=timed >said 2>&1 || fail "$(cat said)"
 said 'warning   optim.warmup is 1000000 and train.steps '
+# shellcheck disable=SC2086
+"$skein" train $job train.time=0.2 layout=dp=2 optim.name=onebit-adam run=dense >said 2>&1 || fail "$(cat said)"
+grep -qE '^warning   .*optim.freeze_step is 100000 and train.steps [0-9]+: every step' said || fail "$(cat said)"
+[ "$(grep -c 'optim.freeze_step is' said)" = 1 ] || fail "told twice: $(cat said)"
 
 # shellcheck disable=SC2086
 "$skein" train $job train.steps=2 optim.lr=0 run=still >said 2>&1 || fail "$(cat said)"

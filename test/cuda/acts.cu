@@ -463,7 +463,7 @@ static sk_step_scalars clipped(const sk_clip_job *j, const double *s, sk_step_sc
     p.scale = (float)((factor < 1 ? factor : 1) / tokens / p.loss_scale);
     if (j->scale > 0) p.norm *= tokens * (double)j->scale;
     p.finite = isfinite(p.loss) && isfinite(p.norm);
-    p.skip = !j->alone && (!p.finite || p.again);
+    p.skip = !j->alone && (p.skip || !p.finite || p.again); /* another phase of it was bad */
     p.hold = p.skip || p.phase + 1 < j->phases;
     return p;
 }
@@ -481,7 +481,7 @@ static sk_status clips(world *w, unsigned bits)
     sk_clip_job j = {NULL, 4, !(bits & 32), bits & 64 ? 0.25f : 0, bits & 128 ? 0.5 : 0};
     j.no_drops = bits & 256, j.no_full = bits & 512, j.alone = bits & 1024;
     sk_step_scalars p = {}, q;
-    p.loss_scale = 8, p.lr = 3, p.updates = 7, p.skip = 5, p.scale = 9;
+    p.loss_scale = 8, p.lr = 3, p.updates = 7, p.skip = bits >> 11 & 1, p.scale = 9;
     world_clear(w, "clip");
     size_t sums = place(w, 5, SK_F64, 0), pulse = place(w, sizeof p, SK_U8, 0);
     memcpy(w->image + sums, s, sizeof s);
@@ -629,7 +629,7 @@ static sk_status sums(const gpu *g)
     for (int i = 0; i < 16; i++) /* after the first update it is the weights */
         SK_TRY(averages(&w, i < 2 ? (int64_t)LARGE : 4090 * (i / 4) + i % 4, i % 3 ? 50 * i : 0,
                         i % 2, i % 8 == 7));
-    for (unsigned bits = 0; bits < 2048; bits++) SK_TRY(clips(&w, bits));
+    for (unsigned bits = 0; bits < 4096; bits++) SK_TRY(clips(&w, bits));
     SK_TRY(clips_replicas(&w));
     for (int i = 0; i < 12; i++) SK_TRY(combines(&w, i < 2 ? (int64_t)LARGE : 4090 * i + i, i % 4));
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)

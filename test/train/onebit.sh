@@ -69,4 +69,36 @@ try onebit-adam adamw 5 0 optim.freeze_step=5
 try onebit-lamb lamb 5 0 optim.freeze_step=5 optim.max_coeff=1e6 optim.min_coeff=0
 # Dense 1, 2, 4; sent 3, 5 to 8, 10, 12; local 9, 11.
 try zeroone-adam adamw 2 9 optim.var_freeze_step=5 optim.var_update_scaler=2 optim.local_step_scaler=2 optim.local_step_clipper=2
+
+# The second moment is corrected for the steps that made it: another number of these is taken only where both are still to come.
+job=("${all[@]}" train.steps=9 layout=dp=2)
+for name in onebit-adam onebit-lamb; do
+    train short optim.name=$name optim.freeze_step=5
+    train once optim.name=$name optim.freeze_step=6
+    train never optim.name=$name
+    for from in never short; do # "compress from now on", of step 3, and behind it
+        train now optim.name=$name optim.freeze_step=3 resume=$from/ckpt/step-0000000003
+        train later optim.name=$name optim.freeze_step=6 resume=$from/ckpt/step-0000000003
+        train third optim.name=$name optim.freeze_step=3
+        same now third
+        same later once
+        rm -r now later third
+    done
+    train now optim.name=$name optim.freeze_step=6 resume=never/ckpt/step-0000000006
+    same now once
+    again=("${job[@]}" optim.name=$name run=no)
+    refused 78 "optim.freeze_step=6, which sends momentum from the next step" "${again[@]}" optim.freeze_step=2 resume=never/ckpt/step-0000000006
+    refused 78 "optim.freeze_step was 5 and is 30" "${again[@]}" optim.freeze_step=30 resume=short/ckpt/step-0000000006
+    refused 78 "resume with optim.freeze_step=5" "${again[@]}" optim.freeze_step=6 resume=short/ckpt/step-0000000006
+    train never optim.name=$name --resume optim.freeze_step=9 train.steps=12
+    refused 78 "optim.freeze_step was 9 and is 11" "${job[@]}" --resume run=never train.steps=15 optim.freeze_step=11
+    rm -r short once never now
+done
+# 0/1 Adam has the number of updates in its state; but what ranks added up alone is sent before a dense step.
+job=("${all[@]}" layout=dp=2 optim.name=zeroone-adam optim.var_update_scaler=2 optim.local_step_scaler=2 optim.local_step_clipper=2)
+train frozen optim.var_freeze_step=5
+refused 78 "optim.var_update_scaler was 2 and is 20: so step 10" "${job[@]}" run=no optim.var_freeze_step=20 optim.var_update_scaler=20 resume=frozen/ckpt/step-0000000009
+train thaw optim.var_freeze_step=20 resume=frozen/ckpt/step-0000000009 # step 10 sends
+train thaw optim.var_freeze_step=20 resume=frozen/ckpt/step-0000000006
+rm -r frozen thaw
 echo "onebit: $runs models with the same bytes, $checks refusals"
