@@ -773,10 +773,13 @@ static const char *const refusals[] = {
     "layout: grads=powersgd:# keeps what it owes from step to step",
     "optim.name is onebit-adam, whose ranks send momentum in place of gradients",
     "optim.groups: ranks of onebit-adam send momentum in place of gradients",
+    "optim.groups: ranks of onebit-adam, which the group",
     "optim.name is onebit-lamb, whose ranks send momentum in place of gradients",
     "optim.groups: ranks of onebit-lamb send momentum in place of gradients",
+    "optim.groups: ranks of onebit-lamb, which the group",
     "optim.name is zeroone-adam, whose ranks send momentum in place of gradients",
     "optim.groups: ranks of zeroone-adam send momentum in place of gradients",
+    "optim.groups: ranks of zeroone-adam, which the group",
 };
 
 static bool may_refuse(const char *kind)
