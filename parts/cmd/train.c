@@ -95,6 +95,19 @@ static const char *replayed(int argc, char **argv)
     return NULL;
 }
 
+/* A file may. */
+static bool says_run(int argc, char **argv)
+{
+    for (int i = 0; i < argc; i++) {
+        const char *dot = strrchr(argv[i], '.');
+        if (dot && (!strcmp(dot, ".yaml") || !strcmp(dot, ".yml")) && !strchr(argv[i], '='))
+            return true;
+        const char *s = argv[i] + (strncmp(argv[i], "--", 2) ? 0 : 2);
+        if (!strncmp(s, "run=", 4) || (s != argv[i] && !strcmp(s, "run"))) return true;
+    }
+    return false;
+}
+
 /* A replay has the config of its run, and words given now count over it; but it is a run of its
  * own. */
 static sk_status load(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_rest *rest)
@@ -107,7 +120,7 @@ static sk_status load(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_r
     if (!sk_is_file(words[0]))
         return sk_fail(SK_EDATA, "replay: %s is not there: name the directory of a run", words[0]);
     SK_TRY(sk_argv_job(a, argc + 1, words, usage, job, rest));
-    if (!strcmp(job->run, run)) *job->run = 0;
+    if (!says_run(argc, argv)) *job->run = 0;
     if (strlen(run) >= sizeof job->replay)
         return sk_fail(SK_EUSAGE, "replay: the name is too long");
     snprintf(job->replay, sizeof job->replay, "%s", run);

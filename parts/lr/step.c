@@ -30,8 +30,9 @@ static double rate(const sk_lr_now *n)
 }
 
 /* clang-format off */
-#define MILESTONE_AT(i) {.name = "milestone" #i, .most = 1e15, .key = "schedule_milestones", \
-                         .whole = true, .fewer = true}
+#define MILESTONE_AT(i, before) {.name = "milestone" #i, .most = 1e15, .whole = true, \
+                                 .key = "schedule_milestones", .fewer = true, \
+                                 .over = "milestone" #before}
 /* clang-format on */
 
 const sk_lr sk_lr_step = {
@@ -46,10 +47,10 @@ const sk_lr sk_lr_step = {
                .whole = true,
                .fewer = true,
                .doc = "steps of the drops, up to six: 300,600; 0: at intervals"},
-              MILESTONE_AT(1),
-              MILESTONE_AT(2),
-              MILESTONE_AT(3),
-              MILESTONE_AT(4),
-              MILESTONE_AT(5)},
+              MILESTONE_AT(1, 0),
+              MILESTONE_AT(2, 1),
+              MILESTONE_AT(3, 2),
+              MILESTONE_AT(4, 3),
+              MILESTONE_AT(5, 4)},
     .rate = rate,
 };

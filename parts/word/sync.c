@@ -21,8 +21,14 @@ static sk_status unknown(const char *text)
                    near ? "'?)" : "");
 }
 
+static sk_status twice(const sk_sync *by, const char *what)
+{
+    return sk_fail(SK_ECONF, "layout: sync=%s: '%s' is said twice", by->name, what);
+}
+
 /* "lr=0.7": one of the numbers of the part. */
-static sk_status read_knob(const sk_sync *by, const char *text, size_t n, double *knob)
+static sk_status read_knob(const sk_sync *by, const char *text, size_t n, double *knob,
+                           unsigned *set)
 {
     const char *names[SK_MAX_SYNC_KNOB], *at = memchr(text, '=', n);
     char said[64] = "";
@@ -48,6 +54,8 @@ static sk_status read_knob(const sk_sync *by, const char *text, size_t n, double
         return sk_fail(SK_ECONF, "layout: sync=%s: '%s'; %s is a %snumber from %g to %g (%s)",
                        by->name, said, of->name, of->whole ? "whole " : "", of->least, of->most,
                        of->doc);
+    if (*set >> k & 1) return twice(by, of->name);
+    *set |= 1u << k;
     knob[k] = x;
     return SK_OK;
 }
@@ -75,17 +83,20 @@ static sk_status read_codec(const char *text, size_t *n, sk_axis_sync *to)
 }
 
 /* What is not a number of the part: true if it was read. */
-static sk_status read_coding(const char *at, size_t *n, sk_axis_sync *to, bool *done)
+static sk_status read_coding(const sk_sync *by, const char *at, size_t *n, sk_axis_sync *to,
+                             bool *done)
 {
     size_t key = strlen("codec=");
     *done = true;
     if (*n >= key && !memcmp(at, "codec=", key)) {
+        if (*to->codec) return twice(by, "codec");
         *n -= key;
         sk_status st = read_codec(at + key, n, to);
         *n += key;
         return st;
     }
     *done = *n == strlen("feedback") && !memcmp(at, "feedback", *n);
+    if (*done && to->feedback) return twice(by, "feedback");
     to->feedback |= *done;
     return SK_OK;
 }
@@ -123,14 +134,15 @@ static sk_status read(const char *text, sk_axis_sync *to)
     if (!by) return unknown(text);
     if (by->kind != SK_SYNC_STEPS) return read_timed(by, text + n, to);
     int every = by->usual;
+    unsigned set = 0;
     for (int k = 0; by->knobs[k].name; k++) to->knob[k] = by->knobs[k].usual;
     for (const char *at = text + n; *at; at += n) {
         bool coding = false;
         n = strcspn(++at, ":");
-        SK_TRY(read_coding(at, &n, to, &coding));
+        SK_TRY(read_coding(by, at, &n, to, &coding));
         if (coding) continue;
         if (memchr(at, '=', n) || at != text + strlen(by->name) + 1) {
-            SK_TRY(read_knob(by, at, n, to->knob));
+            SK_TRY(read_knob(by, at, n, to->knob, &set));
             continue;
         }
         if (n < sizeof number) memcpy(number, at, n);
@@ -151,11 +163,16 @@ static sk_status read(const char *text, sk_axis_sync *to)
     return SK_OK;
 }
 
+static bool is_said(const sk_axis_sync *s) { return *s->name || s->backup || s->stale; }
+
+extern const sk_word sk_word_sync;
+
 /* Over dp, which is made if need be. */
 static sk_status set(sk_reading *r, const char *value)
 {
     sk_layout *l = r->l;
     int axis = sk_mesh_axis(&l->mesh, "dp");
+    if (r->repeated || (axis >= 0 && is_said(&l->sync[axis]))) return sk_word_twice(&sk_word_sync);
     if (axis < 0) {
         SK_TRY(sk_axis_add(&l->mesh, "dp", 1));
         axis = l->mesh.n - 1;
@@ -163,10 +180,6 @@ static sk_status set(sk_reading *r, const char *value)
     }
     return read(value, &l->sync[axis]);
 }
-
-extern const sk_word sk_word_sync;
-
-static bool is_said(const sk_axis_sync *s) { return *s->name || s->backup || s->stale; }
 
 static sk_status say(sk_reading *r, const sk_phrase *s)
 {

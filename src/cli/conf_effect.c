@@ -65,8 +65,44 @@ static sk_status check_knobs(sk_arena *a, const sk_settings *all, sk_job *job)
     return SK_OK;
 }
 
+/* Two numbers, or two neighbours of a list, that are the wrong way round.  A number of a list that
+ * was left out is 0. */
+static sk_status check_order(sk_arena *a, const sk_settings *all, const sk_knob *knobs,
+                             const double *x, const char *where)
+{
+    for (const sk_knob *k = knobs; k->name; k++) {
+        int i = 0, own = (int)(k - knobs);
+        while (k->over && strcmp(knobs[i].name, k->over) != 0) i++;
+        if (!k->over || x[own] >= x[i] || (k->fewer && x[own] <= 0)) continue;
+        const char *key = sk_print(a, "%s%s", where, sk_knob_key(k));
+        const char *other = sk_print(a, "%s%s", where, sk_knob_key(&knobs[i]));
+        const sk_setting *s = sk_setting_find(all, key);
+        if (!s) s = sk_setting_find(all, other);
+        return sk_fail(s ? sk_setting_code(s) : SK_ECONF,
+                       k->fewer ? "%s has %.17g behind %.17g; its numbers must rise%s"
+                                : "%s is %.17g, less than the %.17g of %s; it must be as large",
+                       key, x[own], x[i], k->fewer ? "" : other);
+    }
+    return SK_OK;
+}
+
+static sk_status check_orders(sk_arena *a, const sk_settings *all, const sk_job *job)
+{
+    const sk_optim *o = sk_optim_find(job->optim_name);
+    const sk_lr *lr = sk_lr_named(job->schedule);
+    if (o) SK_TRY(check_order(a, all, o->knobs, job->knob, "optim."));
+    if (lr) SK_TRY(check_order(a, all, lr->knobs, job->lr_knob, "optim."));
+    for (int i = 0; i < job->n_groups; i++) {
+        const sk_param_group *g = &job->group[i];
+        const char *where = sk_print(a, "optim.groups: %s: ", g->match);
+        SK_TRY(check_order(a, all, g->optim->knobs, g->knob, where));
+    }
+    return SK_OK;
+}
+
 sk_status sk_conf_effects(sk_arena *a, const sk_settings *all, sk_job *job)
 {
     SK_TRY(check_min_lr(a, all, job));
-    return check_knobs(a, all, job);
+    SK_TRY(check_knobs(a, all, job));
+    return check_orders(a, all, job);
 }

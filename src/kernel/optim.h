@@ -121,6 +121,7 @@ typedef struct sk_knob {
     bool whole;         /* takes whole numbers only; from 0 to 1 it is a switch */
     bool fewer;         /* in a list: numbers at its end may be left out, and are 0 */
     const char *words;  /* NULL, or: the value is one of these, the first is 0 */
+    const char *over;   /* NULL, or the knob of the part that this one may not be below */
     const char *only;   /* NULL, or "base=sgd": used only if that knob of the part has this word */
     bool base; /* words are names of optimizers: the one that is chosen has the defaults of all
                   knobs that it shares with this optimizer, by name */

@@ -73,16 +73,23 @@ static sk_status groups_fit(const sk_lowering *e)
 {
     const sk_compile_opts *o = e->opts;
     for (int g = 0; g < o->n_groups; g++) {
-        const sk_optim *x = o->groups[g].optim, *sends = x->sends ? x : o->optim;
+        const sk_optim *x = o->groups[g].optim;
         if (!x->sends && !o->optim->sends) continue;
         int other = x == o->optim ? other_steps(o, &o->groups[g]) : -1;
         if (x == o->optim && other < 0) continue;
+        if (!o->optim->sends)
+            return sk_fail(
+                SK_ECONF,
+                "optim.groups: ranks of %s, which the group '%s' has, send momentum in "
+                "place of gradients, of all parameters in the same steps, and optim.name "
+                "is %s; take optim.name=%s, and no group with another",
+                x->name, o->groups[g].match, o->optim->name, x->name);
         return sk_fail(SK_ECONF,
                        "optim.groups: ranks of %s send momentum in place of gradients in the same "
                        "steps, of all parameters, and the group '%s' has another %s; all groups "
                        "need %s with the same steps",
-                       sends->name, o->groups[g].match,
-                       other < 0 ? "optimizer" : x->knobs[other].name, sends->name);
+                       o->optim->name, o->groups[g].match,
+                       other < 0 ? "optimizer" : x->knobs[other].name, o->optim->name);
     }
     return SK_OK;
 }

@@ -110,10 +110,30 @@ static sk_status all_is_shared(const sk_lowering *e)
     return SK_OK;
 }
 
+/* It would always be the first, with a gradient of nothing. */
+static sk_status has_samples(const sk_lowering *e)
+{
+    const char batch[] = {e->g->batch, 0};
+    const sk_program *p = e->p;
+    int axis = sk_timed_axis(e->l), ranks = e->l->mesh.size[axis];
+    sk_state s = {0};
+    s.how[axis] = SK_SPLIT;
+    for (int m = 0; m < p->n_micro; m++)
+        if (sk_shard_of(e->g, e->l, batch, &s, p->coord, m, p->n_micro).size[0] > 0) return SK_OK;
+    return sk_fail(
+        SK_ECONF,
+        "layout: rank %d has no samples: a batch of %lld in %d micro-batch%s leaves some "
+        "of %d ranks without, and with sync=%s they do not wait for the others; take a "
+        "train.batch of %d or more, fewer micro-batches or fewer ranks",
+        p->rank, (long long)e->g->size[(int)e->g->batch & 127], p->n_micro,
+        p->n_micro == 1 ? "" : "es", ranks, way(e), ranks * p->n_micro);
+}
+
 sk_status sk_check_timed(const sk_lowering *e)
 {
     if (sk_timed_axis(e->l) < 0) return SK_OK;
     SK_TRY(one_host(e));
+    SK_TRY(has_samples(e));
     SK_TRY(all_is_shared(e));
     return no_calls(e);
 }

@@ -26,6 +26,7 @@ typedef struct line {
     unsigned set, dropped;
     bool stale; /* it has these instead */
     long long rank, read, update;
+    char changed[SK_COMMIT_KEY]; /* "": it is of a step */
 } line;
 
 static bool take(const char **s, const char *end, const char *text)
@@ -75,10 +76,21 @@ static bool read_sets(const char *s, const char *end, line *to)
            take(&s, end, "}") && s == end;
 }
 
+static bool read_change(const char *s, const char *end, line *to)
+{
+    if (!take(&s, end, ",\"changed\":\"")) return false;
+    const char *stop = memchr(s, '"', (size_t)(end - s));
+    if (!stop || stop == s || stop - s >= SK_COMMIT_KEY) return false;
+    memcpy(to->changed, s, (size_t)(stop - s));
+    return take(&stop, end, "\"}") && stop == end;
+}
+
 static bool read_line(const char *s, const char *end, line *to)
 {
+    *to = (line){0};
     return take(&s, end, "{\"step\":") && take_number(&s, end, MOST_STEPS, &to->step) &&
-           to->step > 0 && (read_sets(s, end, to) || read_turns(s, end, to));
+           to->step > 0 &&
+           (read_change(s, end, to) || read_sets(s, end, to) || read_turns(s, end, to));
 }
 
 static unsigned all_of(int n_ranks) { return n_ranks < MOST_RANKS ? (1u << n_ranks) - 1 : ~0u; }
@@ -184,6 +196,15 @@ static sk_status wrong_ranks(const reader *r)
                    r->path, r->at, r->to->n_ranks);
 }
 
+static sk_status wrong_size(const reader *r, const line *x)
+{
+    int found = __builtin_popcount(x->dropped), needed = r->to->n_dropped;
+    return sk_fail(SK_EDATA,
+                   "%s: line %d drops %d rank%s, and with sync=backup:%d every step drops %d; the "
+                   "file is damaged, or of a run with another layout",
+                   r->path, r->at, found, sk_plural(found), needed, needed);
+}
+
 static sk_status take_set(reader *r, const line *x)
 {
     sk_commits *c = r->to;
@@ -191,6 +212,7 @@ static sk_status take_set(reader *r, const line *x)
     if (x->step != c->n + 1) return wrong_step(r, x->step, c->n);
     if ((x->set ^ x->dropped) != all_of(c->n_ranks) || (x->set & x->dropped) || !x->set)
         return wrong_ranks(r);
+    if (__builtin_popcount(x->dropped) != c->n_dropped) return wrong_size(r, x);
     make_room(r, c->n);
     c->set[c->n++] = x->set;
     return SK_OK;
@@ -215,25 +237,32 @@ static sk_status take_turns(reader *r, const line *x)
     return SK_OK;
 }
 
+static void take_change(sk_commits *c, const line *x)
+{
+    c->changed_at = x->step;
+    memcpy(c->changed, x->changed, sizeof c->changed);
+}
+
 static sk_status read_text(reader *r, sk_text t)
 {
     for (const char *s = t.s, *stop = t.s + t.n; s < stop;) {
         const char *end = memchr(s, '\n', (size_t)(stop - s));
         line x;
         r->at++;
-        if (!end || !read_line(s, end, &x) || x.stale != r->to->stale) return damaged(r);
-        SK_TRY(x.stale ? take_turns(r, &x) : take_set(r, &x));
+        if (!end || !read_line(s, end, &x)) return damaged(r);
+        if (*x.changed) take_change(r->to, &x);
+        else if (x.stale != r->to->stale) return damaged(r);
+        else SK_TRY(x.stale ? take_turns(r, &x) : take_set(r, &x));
         s = end + 1;
     }
     return SK_OK;
 }
 
-sk_status sk_commits_read(sk_arena *a, const char *run, int n_ranks, bool stale, sk_commits *out)
+sk_status sk_commits_read(sk_arena *a, const char *run, sk_commits *out)
 {
     reader r = {.arena = a, .path = path_of(a, run), .to = out};
     sk_text t = {0};
-    sk_assert(n_ranks > 0 && n_ranks <= MOST_RANKS);
-    *out = (sk_commits){.n_ranks = n_ranks, .stale = stale};
+    sk_assert(out->n_ranks > 0 && out->n_ranks <= MOST_RANKS);
     if (!sk_is_there(r.path))
         return sk_fail(SK_EDATA,
                        "replay: %s is not there, and run %s cannot be repeated without it", r.path,
@@ -271,7 +300,52 @@ bool sk_commits_together(const sk_commits *c, int64_t steps)
     return true;
 }
 
-static sk_status cut(sk_arena *a, const char *path, int64_t done)
+/* --- resuming --- */
+
+/* A line "  key: value" of a job's text that steps go by; the section that it is in.  false: the
+ * end. */
+static bool next_key(const char **at, const char *section[2])
+{
+    static const char *const apart[] = {"run", "resume", "ckpt", "log", "val", "sample"};
+    while (**at) {
+        const char *s = *at;
+        size_t n = strcspn(s, "\n"), name = strcspn(s, ":\n");
+        bool free = *s == '#' || !n;
+        *at = s + n + (s[n] == '\n');
+        if (*s != ' ') section[0] = s;
+        const char *of = section[0] ? section[0] : s;
+        size_t length = strcspn(of, ":\n");
+        for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)
+            free |= strlen(apart[i]) == length && !strncmp(of, apart[i], length);
+        free |= name == 9 && !strncmp(s, "  timeout", name);
+        section[1] = s;
+        if (!free) return true;
+    }
+    return false;
+}
+
+/* The first key that differs, into `key`; false: none does. */
+static bool find_change(const char *was, const char *is, char key[SK_COMMIT_KEY])
+{
+    const char *x[2] = {0}, *y[2] = {0};
+    for (bool more = true; more;) {
+        bool other = next_key(&was, x);
+        more = next_key(&is, y);
+        if (!more && !other) return false;
+        size_t n = other ? strcspn(x[1], "\n") : 0;
+        if (more && other && n == strcspn(y[1], "\n") && !strncmp(x[1], y[1], n)) continue;
+        const char *const *of = more ? y : x;
+        const char *inner = of[1] + strspn(of[1], " ");
+        bool outer = of[0] == of[1];
+        snprintf(key, SK_COMMIT_KEY, "%.*s%s%.*s", outer ? 0 : (int)strcspn(of[0], ":\n"), of[0],
+                 outer ? "" : ".", (int)strcspn(inner, ":\n\""), inner);
+        return true;
+    }
+    return false;
+}
+
+/* A file without steps has none that another job did: the checkpoint was another run's. */
+static sk_status cut(sk_arena *a, const char *path, int64_t done, const char *changed)
 {
     sk_text t = {0};
     size_t at = 0;
@@ -283,13 +357,19 @@ static sk_status cut(sk_arena *a, const char *path, int64_t done)
         if (!end || !read_line(t.s + at, end, &x) || x.step > done) break;
         at = (size_t)(end + 1 - t.s);
     }
-    return at == t.n ? SK_OK : sk_file_replace(path, t.s, at);
+    if (!at || !*changed) return at == t.n ? SK_OK : sk_file_replace(path, t.s, at);
+    sk_out o = {.arena = a};
+    sk_out_add(&o, "%.*s{\"step\":%lld,\"changed\":\"%s\"}\n", (int)at, t.s, (long long)done,
+               changed);
+    return sk_file_replace(path, o.s, o.n);
 }
 
-sk_status sk_commit_log_cut(const char *run, int64_t done)
+sk_status sk_commit_log_cut(const char *run, int64_t done, const char *was, const char *is)
 {
     sk_arena a = {0};
-    sk_status st = cut(&a, path_of(&a, run), done);
+    char changed[SK_COMMIT_KEY] = "";
+    if (*was) find_change(was, is, changed);
+    sk_status st = cut(&a, path_of(&a, run), done, changed);
     sk_arena_end(&a);
     return st ? sk_trail(st, SK_HERE) : SK_OK;
 }

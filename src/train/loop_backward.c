@@ -19,54 +19,92 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BACKWARD_TAG = -9 };
+enum { BACKWARD_TAG = -9, SUMS_TAG = -32 }; /* less the kind */
 
 /* --- metrics --- */
 
-/* The row of numbers by sample that all parameters have together; NULL: there is none here. */
-static const float *totals(sk_loop *l, sk_extra_kind k, int64_t *n)
+/* Numbers by sample that all parameters have together.  NULL: nobody has them, or rank 0 does not
+ * need them from here. */
+typedef struct row {
+    const float *x;
+    int64_t n;
+} row;
+
+/* The first rank that has the row: of the stage that ends the backward pass, which an interleaved
+ * schedule, or a stage without layers, puts on another rank than 0.  -1: it was not asked for. */
+static int holder_of(const sk_loop *l, sk_extra_kind k)
 {
-    int i = sk_program_extra(l->own, NULL, (int)k);
-    if (i < 0) return NULL;
-    int buf = l->own->params.v[i].grad_shard;
-    if (sk_run_pull_buffer(l->run, buf)) return NULL;
-    *n = l->own->bufs.v[buf].box.size[0];
-    return sk_run_data(l->run, buf);
+    for (int r = 0; r < l->s->n_ranks; r++)
+        if (sk_program_extra(l->s->programs[r], NULL, (int)k) >= 0) return r;
+    return -1;
 }
 
-static double sum_of(const float *x, int64_t n)
+/* Rank 0 gets it, from its holder. */
+static sk_status read_row(sk_loop *l, sk_extra_kind k, row *to)
+{
+    int from = holder_of(l, k);
+    *to = (row){0};
+    if (from < 0 || (l->rank && l->rank != from)) return SK_OK;
+    const sk_program *p = from == l->rank ? l->own : l->s->programs[from];
+    int buf = p->params.v[sk_program_extra(p, NULL, (int)k)].grad_shard;
+    int64_t n = p->bufs.v[buf].box.size[0], bytes = n * (int64_t)sizeof *to->x;
+    sk_comm *c = sk_run_comm(l->run);
+    if (from != l->rank) {
+        float *x = sk_many(&l->arena, float, n);
+        SK_TRY(sk_comm_recv(c, from, SUMS_TAG - (int)k, x, bytes));
+        *to = (row){x, n};
+        return SK_OK;
+    }
+    SK_TRY(sk_run_pull_buffer(l->run, buf));
+    if (!l->rank) *to = (row){sk_run_data(l->run, buf), n};
+    if (!l->rank) return SK_OK;
+    SK_TRY(sk_comm_send(c, 0, SUMS_TAG - (int)k, sk_run_data(l->run, buf), bytes));
+    return sk_comm_sent(c, 0, sk_comm_sends(c, 0));
+}
+
+static double sum_of(const row *r)
 {
     double sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += (double)x[i];
+    for (int64_t i = 0; i < r->n; i++) sum += (double)r->x[i];
     return sum;
 }
 
-static double trace_of(sk_loop *l, sk_extra_kind k, const sk_step_in *in, const sk_step_out *out,
-                       bool *measured)
+static sk_status read_norms(sk_loop *l, const sk_loop_told *t, sk_backward_sums *b)
 {
-    int64_t n = 0;
-    const float *x = totals(l, k, &n);
-    *measured = x != NULL;
-    return x ? sum_of(x, n) * sk_backward_unit((int)k, out->tokens, in->loss_scale) : NAN;
-}
-
-void sk_loop_backward_sums(sk_loop *l, const sk_step_in *in, const sk_step_out *out, sk_record *r)
-{
-    sk_backward_sums *b = &r->backward;
-    int64_t n = 0;
-    if (!l->own->n_extras) return;
-    double unit = sk_backward_unit(SK_EXTRA_NORMS, out->tokens, in->loss_scale);
-    const float *x = totals(l, SK_EXTRA_NORMS, &n);
-    b->norms = x != NULL;
-    for (int64_t i = 0; x && i < n; i++) {
-        double norm = sqrt((double)x[i] * unit);
-        b->mean += norm / (double)n;
+    double unit = sk_backward_unit(SK_EXTRA_NORMS, t->out.tokens, t->in.loss_scale);
+    row r;
+    SK_TRY(read_row(l, SK_EXTRA_NORMS, &r));
+    b->norms = r.x != NULL;
+    for (int64_t i = 0; i < r.n; i++) {
+        double norm = sqrt((double)r.x[i] * unit);
+        b->mean += norm / (double)r.n;
         b->most = fmax(b->most, norm);
         if (isnan(norm)) b->most = norm;
     }
-    if (x) b->variance = (double)n * sum_of(x, n) * unit - out->grad_norm * out->grad_norm;
-    b->trace = trace_of(l, SK_EXTRA_GGN, in, out, &b->ggn);
-    b->trace_mc = trace_of(l, SK_EXTRA_GGN_MC, in, out, &b->ggn_mc);
+    if (r.x) b->variance = (double)r.n * sum_of(&r) * unit - t->out.grad_norm * t->out.grad_norm;
+    return SK_OK;
+}
+
+static sk_status read_trace(sk_loop *l, const sk_loop_told *t, sk_extra_kind k, bool *measured,
+                            double *trace)
+{
+    row r;
+    SK_TRY(read_row(l, k, &r));
+    *measured = r.x != NULL;
+    *trace = r.x ? sum_of(&r) * sk_backward_unit((int)k, t->out.tokens, t->in.loss_scale) : NAN;
+    return SK_OK;
+}
+
+sk_status sk_loop_backward_sums(sk_loop *l, const sk_loop_told *t, sk_backward_sums *b)
+{
+    *b = (sk_backward_sums){0};
+    if (!*l->s->job->backward) return SK_OK;
+    sk_mark m = sk_arena_mark(&l->arena);
+    sk_status st = read_norms(l, t, b);
+    if (!st) st = read_trace(l, t, SK_EXTRA_GGN, &b->ggn, &b->trace);
+    if (!st) st = read_trace(l, t, SK_EXTRA_GGN_MC, &b->ggn_mc, &b->trace_mc);
+    sk_arena_back(&l->arena, m);
+    return st;
 }
 
 /* --- files --- */

@@ -53,6 +53,17 @@ static const char *aside_text(sk_loop *l)
         (long long)m->n_again, sk_plural(m->n_again), m->again_s, (long long)l->done, m->aside);
 }
 
+static sk_status cut_log(sk_loop *l)
+{
+    sk_ckpt c = {0};
+    sk_mark m = sk_arena_mark(&l->arena);
+    sk_status st = *l->t->from ? sk_ckpt_read(&l->arena, l->t->from, &c) : SK_OK;
+    const char *was = c.state.config ? c.state.config : "";
+    if (!st) st = sk_commit_log_cut(l->t->dir, l->done, was, l->t->config);
+    sk_arena_back(&l->arena, m);
+    return st;
+}
+
 static sk_status open_metrics(sk_loop *l)
 {
     if (l->rank) return SK_OK;
@@ -60,7 +71,7 @@ static sk_status open_metrics(sk_loop *l)
     sk_metrics_close(&l->metrics);
     SK_TRY(sk_metrics_open(&l->metrics, path, most_bytes(l), l->done));
     if (*l->metrics.aside) sk_loop_note(l, SK_REC_WARN, aside_text(l));
-    return sk_loop_is_timed(l) ? sk_commit_log_cut(l->t->dir, l->done) : SK_OK;
+    return sk_loop_is_timed(l) ? cut_log(l) : SK_OK;
 }
 
 /* Everything a checkpoint has.  A loss scale that it does not have stays as it is. */

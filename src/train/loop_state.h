@@ -162,7 +162,7 @@ double sk_loop_clock(const sk_loop *l);
 void sk_loop_after_save(sk_loop *l, double began); /* rank 0 */
 
 /* loop_backward.c: what train.backward tells of the step, for its record (rank 0); and its file. */
-void sk_loop_backward_sums(sk_loop *l, const sk_step_in *in, const sk_step_out *out, sk_record *r);
+sk_status sk_loop_backward_sums(sk_loop *l, const sk_loop_told *t, sk_backward_sums *b);
 sk_status sk_loop_backward_file(sk_loop *l, const sk_step_in *in, const sk_step_out *out);
 
 /* loop_export.c */

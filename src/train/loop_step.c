@@ -107,7 +107,7 @@ static bool changes_batch(const sk_loop *l)
     return x && x->batches;
 }
 
-static void report(sk_loop *l, const sk_loop_told *x)
+static void report(sk_loop *l, const sk_loop_told *x, const sk_backward_sums *sums)
 {
     const sk_step_out *out = &x->out;
     const sk_step_in *in = &x->in;
@@ -139,7 +139,7 @@ static void report(sk_loop *l, const sk_loop_told *x)
                    .batch = changes_batch(l) ? l->s->job->batch : 0,
                    .gpu = l->gpu};
     report_noise(l, &r);
-    sk_loop_backward_sums(l, in, out, &r);
+    r.backward = *sums;
     describe_extras(l, &c, &r);
     bool ok = sk_metrics_step(&l->metrics, &r, l->tokens, &c);
     if (!ok) sk_loop_note(l, SK_REC_WARN, l->metrics.why);
@@ -181,12 +181,14 @@ static void count(sk_loop *l, const sk_step_out *out)
 
 sk_status sk_loop_account(sk_loop *l, const sk_loop_told *x)
 {
+    sk_backward_sums sums;
     measure_noise(l, &x->out);
     l->tokens += x->out.tokens;
     SK_TRY(sk_loop_backward_file(l, &x->in, &x->out));
+    SK_TRY(sk_loop_backward_sums(l, x, &sums));
     if (l->rank) return SK_OK;
     count(l, &x->out);
-    report(l, x);
+    report(l, x, &sums);
     return SK_OK;
 }
 
@@ -225,6 +227,8 @@ sk_status sk_loop_end_step(sk_loop *l, const sk_loop_told *x)
     count_updates(l, &x->out);
     l->done++;
     l->progress += l->gain;
+    /* The last row has the tokens of all: with sync=ssp others may still be at work. */
+    if (l->done == l->lr_schedule.steps) SK_TRY(sk_loop_settle(l));
     return sk_loop_apart(l) ? sk_loop_keep_step(l, x) : sk_loop_account(l, x);
 }
 

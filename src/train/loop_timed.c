@@ -99,7 +99,18 @@ static sk_status read_replay(sk_loop *l)
 {
     const sk_job *job = l->s->job;
     if (!*job->replay) return SK_OK;
-    SK_TRY(sk_commits_read(&l->arena, job->replay, l->s->n_ranks, sk_loop_is_stale(l), &l->replay));
+    int axis = sk_layout_backup(&l->s->layout);
+    l->replay = (sk_commits){.n_ranks = l->s->n_ranks,
+                             .stale = sk_loop_is_stale(l),
+                             .n_dropped = axis < 0 ? 0 : l->s->layout.sync[axis].backup};
+    SK_TRY(sk_commits_read(&l->arena, job->replay, &l->replay));
+    if (l->t->step < l->replay.changed_at)
+        return sk_fail(
+            SK_ECONF,
+            "replay: run %s was resumed behind step %lld with another %s, and config.yaml "
+            "has only the last; resume=CHECKPOINT of step %lld replays what it did since",
+            job->replay, (long long)l->replay.changed_at, l->replay.changed,
+            (long long)l->replay.changed_at);
     if (l->replay.first > l->t->step)
         return sk_fail(SK_EDATA,
                        "replay: run %s has recorded steps from %lld on; resume=CHECKPOINT of step "

@@ -112,6 +112,13 @@ static bool shares_weights(const sk_layout *l) { return l->replica; }
  * if only the batch changes. */
 static sk_status no_sync(const sk_setup *s, bool layouts)
 {
+    if (s->optim && s->optim->sends && !layouts)
+        return sk_fail(SK_ECONF,
+                       "train.batch_schedule: optim.name is %s, whose ranks have errors of their "
+                       "own from step to step, and these are not carried from the program of one "
+                       "batch to that of the next; choose adamw, or stop and resume with the other "
+                       "train.batch",
+                       s->optim->name);
     if (s->optim && s->optim->sends)
         return sk_fail(SK_ECONF,
                        "optim.name is %s, whose ranks send momentum in place of gradients, and a "

@@ -760,6 +760,7 @@ static const char *const refusals[] = {
     "layout: sync gives replicas weights of their own, and train.noise",
     "layout: sync averages weights behind their update, and with optim.late",
     "layout: sync=backup runs on CPUs",
+    "layout: rank # has no samples: a batch of # in # micro-batch",
     "layout: with train.dtype=f# all ranks move one scale of the loss together, and sync=backup",
     "layout: sync=backup updates behind its gradients",
     "layout: sync=backup lets ranks read each other's memory",
@@ -772,10 +773,13 @@ static const char *const refusals[] = {
     "layout: grads=powersgd:# keeps what it owes from step to step",
     "optim.name is onebit-adam, whose ranks send momentum in place of gradients",
     "optim.groups: ranks of onebit-adam send momentum in place of gradients",
+    "optim.groups: ranks of onebit-adam, which the group",
     "optim.name is onebit-lamb, whose ranks send momentum in place of gradients",
     "optim.groups: ranks of onebit-lamb send momentum in place of gradients",
+    "optim.groups: ranks of onebit-lamb, which the group",
     "optim.name is zeroone-adam, whose ranks send momentum in place of gradients",
     "optim.groups: ranks of zeroone-adam send momentum in place of gradients",
+    "optim.groups: ranks of zeroone-adam, which the group",
 };
 
 static bool may_refuse(const char *kind)

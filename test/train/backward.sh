@@ -55,6 +55,18 @@ for k in wte.variance h.0.fc.w.kron_a h.0.fc.w.kron_g h.1.ln1.w.diag_ggn_mc h.0.
     head -c 65536 "c dp=1/backward/step-0000000002.safetensors" | grep -aq "\"$k\"" || fail "$k is not in the file"
 done
 
+# Rank 0 tells the sums, also where another rank has them: stages without layers, interleaved stages, the V of zb-v.
+sums="norms, diag_ggn_mc"
+numbers() { sed -nE 's/.*("sample_norm_mean.*"ggn_mc_trace":[^,}]*).*/\1/p' "$1/metrics.jsonl"; }
+train "s dp=1" train.batch=8 train.steps=3 order=canonical train.backward="$sums"
+[ "$(numbers "s dp=1" | wc -l)" = 3 ] || fail "dp=1: not three rows of sums"
+for l in "pp=3 micro=4" "pp=4 micro=4" "pp=2 micro=4 schedule=interleaved chunks=2" "pp=2 micro=4 schedule=zb-v" "pp=3 dp=2 micro=2 zero=2"; do
+    train "s $l" train.batch=8 train.steps=3 order=canonical train.backward="$sums" layout="$l"
+    [ "$(numbers "s $l")" = "$(numbers "s dp=1")" ] || fail "$l: $(numbers "s $l")"
+done
+train "s phases" train.batch=8 train.steps=3 order=canonical train.backward="$sums" train.relayout="1: dp=4, 2: dp=2 pp=2 micro=2" layout="pp=4 micro=4"
+[ "$(numbers "s phases")" = "$(numbers "s dp=1")" ] || fail "phases: $(numbers "s phases")"
+
 # Resumed, on another layout: the same bytes.
 train half train.batch=8 train.steps=2 optim.schedule=constant order=canonical train.backward="$asked" train.backward_every=2
 train whole train.batch=8 train.steps=4 optim.schedule=constant order=canonical train.backward="$asked" train.backward_every=2

@@ -60,6 +60,8 @@ try() {
     refused 78 "leave out zero" "${job[@]}" layout="dp=2 zero=1" run=no
     refused 78 "all groups need $name with the same steps" "${job[@]}" layout=dp=2 optim.groups="wte: sgd" run=no
     refused 78 "optim.state=f32" "${job[@]}" layout=dp=2 optim.state=bf16 run=no
+    refused 78 "take optim.name=$name" "${all[@]}" layout=dp=2 optim.name=adamw optim.groups="rest: $name" run=no
+    refused 78 "these are not carried from the program of one batch" "${job[@]}" layout=dp=2 train.batch_schedule="2: 4" run=no
     refused 78 "stop and resume with the other layout" "${job[@]}" layout=dp=2 train.relayout="5: tp=2" run=no
 }
 

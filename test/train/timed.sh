@@ -1,8 +1,7 @@
 #!/bin/bash
 # timed.sh - steps that time decides about: backup workers (sync=backup:B) and bounded staleness (sync=ssp:S).
 #
-# Laws: B=0 and S=0 are the plain program, to the bit; where a replay lets all ranks come, a run with backup workers is plain data
-# parallelism; where it lets ranks go one after the other, a run with ssp is one rank that takes their samples one after the
+# Laws: B=0 and S=0 are the plain program, to the bit; where a replay lets ranks go one after the other, a run with ssp is one rank that takes their samples one after the
 # other.  A replay repeats a run to the bit, also one that was stopped and resumed.  The log has each drop once, and no
 # rank is ever farther ahead than the bound.  A rank that is dead or hangs is told of, and not waited for as if it were slow.
 # shellcheck source=test/lib/runs.sh
@@ -50,16 +49,6 @@ train thread layout="dp=3 sync=backup:2" --launch=thread
 replay thread thread-again
 same thread-again thread
 
-# All come: plain data parallelism, with two ranks to the bit.
-for optim in adamw muon; do
-    train "two-$optim" layout=dp=2 optim.name=$optim
-    train "all-$optim" layout="dp=2 sync=backup:1" optim.name=$optim
-    sed -i 's/"ranks":.*/"ranks":[0,1],"dropped":[]}/' "all-$optim/commits.jsonl"
-    replay "all-$optim" "came-$optim"
-    same "came-$optim" "two-$optim"
-    [ "$(losses "came-$optim")" = "$(losses "two-$optim")" ] || fail "$optim: other losses than dp=2"
-done
-
 # Bounded staleness: the most steps that a rank is ahead of the slowest when it reads weights.  Turns have no gap.
 ahead() { # run, ranks
     awk -F'[:,}]' -v n="$2" '{ ev[$6] = "r " $4 " " $2; ev[$8] = "u " $4 " " $2; if ($8 > last) last = $8 }
@@ -77,6 +66,7 @@ ahead() { # run, ranks
 for s in 1 3 inf; do
     SKEIN_FAULT=slow:100:2 train "ssp-$s" layout="dp=3 sync=ssp:$s"
     lines "ssp-$s/commits.jsonl" 36
+    tail -n 2 "ssp-$s/metrics.jsonl" | grep -q '"tokens":2304,' || fail "ssp:$s: the last row has not the tokens of all ranks"
     most=$(ahead "ssp-$s" 3)
     case $s in
     inf) [ "$most" -ge 4 ] || fail "ssp:inf: nobody was ahead, $most" ;; # of 6: then all meet for a validation
@@ -138,6 +128,10 @@ done
 for way in ssp:1 backup:1; do
     subcommand=rate refused 78 "are for skein train" "${job[@]}" --steps 12 layout="dp=2 sync=$way"
 done
+for way in backup:1 ssp:1; do
+    refused 78 "rank 0 has no samples" "${job[@]}" layout="dp=3 sync=$way" train.batch=2 run=no
+    refused 78 "has no samples" "${job[@]}" layout="dp=4 micro=2 sync=$way" train.batch=4 run=no
+done
 refused 78 "at most 2 can be dropped" "${job[@]}" layout="dp=3 sync=backup:3" run=no
 refused 78 "take 'dp' alone" "${job[@]}" layout="dp=2 tp=2 sync=backup:1" run=no
 refused 78 "zero=1 shards them" "${job[@]}" layout="dp=2 zero=1 sync=ssp:1" run=no
@@ -155,6 +149,26 @@ refused 78 "as many updates as ranks" "${job[@]}" layout="dp=2 sync=ssp:1" optim
 refused 78 "take bf16" "${job[@]}" layout="dp=2 sync=ssp:1" train.dtype=f16 run=no
 refused 78 "stop or skip" "${job[@]}" layout="dp=2 sync=backup:1" train.nonfinite=rollback run=no
 refused 78 "train.steps=N" model=tiny data.train=text data.tokenizer=byte train.time=10s layout="dp=2 sync=backup:1" run=no
+# config.yaml has the last keys of a run; the log, where they were changed.
+for way in backup:1 ssp:1; do
+    train "keys-$way" layout="dp=2 sync=$way" val.every=0
+    timeout 100 "$skein" train --resume run="keys-$way" train.steps=18 log.every=5 val.every=0 ckpt.every=9 >said 2>&1 || { cat said; fail "$way: not resumed"; }
+    [ "$(grep -c changed "keys-$way/commits.jsonl")" = 1 ] || fail "$way: no change is recorded"
+    grep -qxF '{"step":12,"changed":"train.steps"}' "keys-$way/commits.jsonl" || fail "$way: $(grep changed "keys-$way/commits.jsonl")"
+    refused 78 "was resumed behind step 12 with another train.steps" --replay "keys-$way" run=no
+    replay "keys-$way" "since-$way" resume="keys-$way/ckpt/step-0000000012"
+    same "since-$way" "keys-$way"
+    grep -q changed "since-$way/commits.jsonl" && fail "$way: another run has the change"
+done
+
+for said in run=backup run=./backup "--run backup"; do
+    # shellcheck disable=SC2086  # words
+    refused 73 "run ${said#*[= ]} already has checkpoints" --replay backup $said
+done
+refused 65 "line 1 drops 1 rank, and with sync=backup:2 every step drops 2" --replay backup layout="dp=3 sync=backup:2" run=no
+cp -r backup damaged
+sed -i '5s/"ranks":.*/"ranks":[0,1,2],"dropped":[]}/' damaged/commits.jsonl
+refused 65 "damaged/commits.jsonl: line 5 drops 0 ranks" --replay damaged run=no
 refused 65 "time made no choices" --replay plain run=no
 refused 65 "with as many ranks as the run had" --replay backup -n 2 layout="dp=2 sync=backup:1" run=no
 refused 65 "are asked for" --replay backup train.steps=13 run=no
