@@ -8,8 +8,8 @@
 #   bench/slow_network.sh -k 'model=nano train.batch=16' -l 2.2 -s 400          another job
 #   bench/slow_network.sh -p RUNS.csv -l 2.6                                the table of runs.csv of several calls
 #
-# What is learnt does not depend on how fast a link is: every way is trained once for each seed, at the last rate or, with -g, on
-# a GPU of this host, and timed at every rate with a few steps of seed 1, whose losses must be near those of the training: within
+# What is learnt does not depend on how fast a link is: every way is trained once for each seed, by four ranks of this host or, with -g, on
+# its GPU, and timed at every rate with a few steps of seed 1, whose losses must be near those of the training: within
 # 1e-3 of them.  How near they are is printed; it should be 0 where both were made on one kind of processor.
 #
 # Makes four network namespaces, each a host with one rank, and a fifth with the bridge between them; a
@@ -112,7 +112,7 @@ fi
 if [ "$steps" -lt 2 ] || [ "$timed" -lt 2 ]; then fail 64 "-s $steps -t $timed: two steps at least, the first is taken off"; fi
 [ -x "$skein" ] || fail 77 "there is no $skein"
 network=1
-if [ -z "$rates" ] && [ "$gpu" != 0 ]; then network=0; fi # trainings of one host
+[ -n "$rates" ] || network=0 # trainings of one host
 if [ $network = 1 ]; then
     [ "$(id -u)" = 0 ] || fail 77 "network namespaces need root"
     for tool in ip tc unshare mpirun.openmpi; do
@@ -382,13 +382,10 @@ learn() { # way, seed: a training
     local run
     run=$work/learn/$(file_of "$1" "$2").run
     read_way "$1"
+    [ "$gpu" = 0 ] || own="$own device=cuda"
     # shellcheck disable=SC2086 # words
-    if [ "$gpu" = 0 ]; then
-        train "$layout" "$steps" "$2" "$run" $own
-    else
-        "$skein" train "${keys[@]}" "${run_keys[@]}" layout="$layout" train.steps="$steps" train.seed="$2" run="$run" $own \
-            device=cuda -n 4 >"$run.log" 2>&1 </dev/null || { tail -n 5 "$run.log" >&2; fail 1 "$1, seed $2: the training failed"; }
-    fi
+    "$skein" train "${keys[@]}" "${run_keys[@]}" layout="$layout" train.steps="$steps" train.seed="$2" run="$run" $own -n 4 \
+        >"$run.log" 2>&1 </dev/null || { tail -n 5 "$run.log" >&2; fail 1 "$1, seed $2: the training failed"; }
     mv "$run/metrics.jsonl" "$work/learn/$(file_of "$1" "$2")"
     rm -rf "$run"
     echo "$1, seed $2: $(learned "$work/learn/$(file_of "$1" "$2")")" >&2
@@ -400,10 +397,10 @@ learn_all() {
         for seed in $(seq "$seeds"); do
             if [ "$gpu" = 0 ]; then
                 learn "$way" "$seed"
-            else
-                while [ "$(jobs -rp | wc -l)" -ge "$gpu" ]; do sleep 0.05; done
-                learn "$way" "$seed" &
+                continue
             fi
+            while [ "$(jobs -rp | wc -l)" -ge "$gpu" ]; do sleep 0.05; done
+            learn "$way" "$seed" &
         done
     done
     wait
@@ -453,7 +450,6 @@ for way in "${list[@]}"; do # a way that is wrong is told at once
     # shellcheck disable=SC2086 # words
     simulated "$layout" 1gbit $own >/dev/null
 done
-[ -z "$rates" ] || shape "${rates##*,}"
 learnt=${from:-$work/learn}
 mkdir -p "$work/learn"
 [ -n "$from" ] || learn_all
@@ -464,6 +460,7 @@ for way in "${list[@]}"; do
     done
 done
 [ -n "$rates" ] || exit 0
+shape "${rates##*,}"
 fit_flops "${rates##*,}"
 for rate in ${rates//,/ }; do
     shape "$rate"

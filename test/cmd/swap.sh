@@ -190,7 +190,11 @@ rc=0
 wait $pid || rc=$?
 cp first said
 [ "$rc" = 75 ] || [ "$rc" = 0 ] || { cat said; fail "stopped: exit code $rc"; }
-[ "$rc" = 0 ] || said 'stopped in phase 2; skein swap run=killed goes on'
+if [ "$rc" = 75 ] && ! grep -q 'stopped in phase 2; skein swap run=killed goes on' first; then
+    cat -A first
+    tail -n 3 killed/small/*/outcome killed/small/*/log* 2>/dev/null || true
+    fail "stopped with code 75, and no line that says how to go on"
+fi
 swap run=killed --jobs 2
 cmp whole/average-3/model.safetensors killed/average-3/model.safetensors || fail "stopped and resumed: another average"
 

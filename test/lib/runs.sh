@@ -43,7 +43,7 @@ refused() { # exit code, words of the sentence, words behind `skein $subcommand`
 }
 
 said() { # a line that must be in said, blanks counted as one
-    tr -s ' ' <said | sed 's/^ //' | grep -qE -- "$1" || { cat said; fail "there is no line $1"; }
+    tr -s ' ' <said | sed 's/^ //' | grep -E -- "$1" >/dev/null || { cat said; fail "there is no line $1"; }
     checks=$((checks + 1))
 }
 

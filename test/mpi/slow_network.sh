@@ -23,9 +23,10 @@ wait $bench || rc=$?
 [ $rc = 0 ] || { cat "$out/said"; exit 1; }
 [ "$(left $bench)" = 0 ] || { echo "namespaces are left:"; ip netns list; exit 1; }
 
-# Headers of packets and acknowledgements are 1 to 7 % of what is sent.
+# Headers of packets and acknowledgements are 1 to 7 % of what is sent; what mpirun itself sends differs by some KB, up to
+# 1 % here, between two starts.
 awk -F, '
-    NR > 1 { n++; said[n] = $12; r = $10 / $12; if (r < 1 || r > 1.1) { print "bytes of " $1 ": counted " $10 ", predicted " $12; bad = 1 } }
+    NR > 1 { n++; said[n] = $12; r = $10 / $12; if (r < 0.99 || r > 1.1) { print "bytes of " $1 ": counted " $10 ", predicted " $12; bad = 1 } }
     END {
         if (n != 2) { print n + 0 " runs of 2"; exit 1 }
         if (said[2] > 0.26 * said[1]) { print "sync=local:4 sends " said[2] " of " said[1]; exit 1 }
