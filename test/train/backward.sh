@@ -114,7 +114,7 @@ refused 'with sync each replica has' train.backward=kron train.backward_every=1 
 for optim in onebit-adam onebit-lamb zeroone-adam; do
     refused "ranks of $optim send each other a state" train.backward=norms optim.name=$optim layout=dp=2
 done
-train "one $optim" train.batch=8 train.steps=1 optim.name=$optim train.backward=norms layout=dp=1
+train "one $optim" train.batch=8 train.steps=1 "optim.name=$optim" train.backward=norms layout=dp=1
 for what in norms variance; do
     refused "the variance of $what" train.backward=$what layout="dp=2 reduce=adasum"
     for codec in powersgd:1 q8 "topk:0.1 feedback" bf16; do

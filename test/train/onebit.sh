@@ -8,6 +8,7 @@
 # shellcheck source=test/lib/runs.sh
 . "$(dirname "$0")/../lib/runs.sh"
 
+# shellcheck disable=SC2054 # the comma is that of optim.betas
 job=(model=tiny data.train=text data.tokenizer=byte train.steps=12 train.batch=12 train.seq=32
     optim.lr=1e-3 optim.eps=1e-8 optim.weight_decay=0.1 optim.betas=0.9,0.95 optim.warmup=2 ckpt.every=3 ckpt.keep=0 sample.every=0 log.every=0 val.every=6)
 all=("${job[@]}")
@@ -86,7 +87,7 @@ for name in onebit-adam onebit-lamb; do
     done
     train now optim.name=$name optim.freeze_step=6 resume=never/ckpt/step-0000000006
     same now once
-    again=("${job[@]}" optim.name=$name run=no)
+    again=("${job[@]}" "optim.name=$name" run=no)
     refused 78 "optim.freeze_step=6, which sends momentum from the next step" "${again[@]}" optim.freeze_step=2 resume=never/ckpt/step-0000000006
     refused 78 "optim.freeze_step was 5 and is 30" "${again[@]}" optim.freeze_step=30 resume=short/ckpt/step-0000000006
     refused 78 "resume with optim.freeze_step=5" "${again[@]}" optim.freeze_step=6 resume=short/ckpt/step-0000000006

@@ -53,7 +53,8 @@ done
 kill -INT $pid
 rc=0
 wait $pid || rc=$?
-step=$(ls long/ckpt | tail -n 1)
+step=$(printf '%s\n' long/ckpt/step-* | tail -n 1)
+step=${step##*/}
 "$skein" verify long >said 2>&1 || { cat said long.out; fail "no checkpoint behind the signal (exit code $rc)"; }
 last=$(sed -n 's/^{"step":\([0-9]*\),.*grad_norm.*/\1/p' long/metrics.jsonl | tail -n 1)
 [ "$step" = "$(printf 'step-%010d' "$last")" ] || fail "saved $step, and metrics end with step $last"

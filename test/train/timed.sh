@@ -81,7 +81,7 @@ done
 
 # One after the other: one rank with a third of the batch and of the rate, and three times the steps.
 for optim in adamw sgd lamb muon; do
-    words=(optim.schedule=constant optim.warmup=0 ckpt.every=0 val.every=0 optim.name=$optim)
+    words=(optim.schedule=constant optim.warmup=0 ckpt.every=0 val.every=0 "optim.name=$optim")
     train "serial-$optim" layout="dp=3 sync=ssp:1" "${words[@]}" optim.lr=0.003
     awk 'BEGIN { for (s = 0; s < 12; s++) for (r = 0; r < 3; r++) { t = 2 * (3 * s + r)
         printf "{\"step\":%d,\"rank\":%d,\"read\":%d,\"update\":%d}\n", s + 1, r, t, t + 1 } }' >"serial-$optim/commits.jsonl"
@@ -102,9 +102,9 @@ for way in backup:1 ssp:2; do
         wait $! || rc=$?
         [ $rc = 0 ] || break
     done
-    [ $rc = 75 ] || { cat stop.out; fail "$way: stopped with $rc"; }
+    [ "$rc" = 75 ] || { cat stop.out; fail "$way: stopped with $rc"; }
     timeout 100 "$skein" train --resume run="stop-$way" >said 2>&1 || { cat said; fail "$way: not resumed"; }
-    case $way in backup:1) lines "stop-$way/commits.jsonl" $steps ;; *) lines "stop-$way/commits.jsonl" $((3 * steps)) ;; esac
+    case $way in backup:1) lines "stop-$way/commits.jsonl" "$steps" ;; *) lines "stop-$way/commits.jsonl" $((3 * steps)) ;; esac
     replay "stop-$way" "stopped-$way"
     same "stopped-$way" "stop-$way"
 done
