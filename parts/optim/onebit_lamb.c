@@ -83,7 +83,7 @@ static void settle_sent(sk_piece *p)
     const float *k = p->knob;
     double part = p->sum[STEP2] > 0 ? sqrt(p->sum[PLAIN2] / p->sum[STEP2]) : 1;
     double last = (double)p->scalar[FACTOR], far = (double)k[THRESHOLD];
-    if (part > 1) part = 1;
+    if (!(part <= 1)) part = 1; /* both sums may be huge, where no gradient came before FREEZE */
     double factor = p->sum[MOST] * part + (1 - part);
     factor = between(factor, (double)k[FACTOR_MIN], (double)k[FACTOR_MAX]);
     factor = between(factor, last * (1 - far), last * (1 + far));

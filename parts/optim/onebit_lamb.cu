@@ -77,7 +77,7 @@ struct onebit_settle_sent {
     {
         double part = f.before[STEP2] > 0 ? sqrt(f.before[PLAIN2] / f.before[STEP2]) : 1;
         double last = scalar[FACTOR], far = f.knob[THRESHOLD];
-        if (part > 1) part = 1;
+        if (!(part <= 1)) part = 1; /* both sums may be huge */
         double factor = f.before[MOST] * part + (1 - part);
         factor = lamb_between(factor, f.knob[FACTOR_MIN], f.knob[FACTOR_MAX]);
         factor = lamb_between(factor, last * (1 - far), last * (1 + far));
