@@ -336,6 +336,15 @@ static void draw_knobs(pair *p, const sk_optim *o)
     }
 }
 
+/* An optimizer for matrices.  Those whose ranks send momentum stand alone, which need not be
+ * refused often. */
+static void draw_group(pair *p, const sk_optim *rest)
+{
+    const sk_optim *o = ANY(sk_optim_parts);
+    bool alone = o != rest && (o->sends || rest->sends);
+    if (!alone || one_in(8)) say(p->model, " matrix=%s", o->name);
+}
+
 /* What it is computed in, on what and by what. */
 static void draw_machine(pair *p)
 {
@@ -354,7 +363,7 @@ static void draw_machine(pair *p)
     put(p, DELAY, gpu && one_in(4) ? 50 : 0);
     say(p->model, " optim=%s", optim->name);
     draw_knobs(p, optim);
-    if (one_in(4)) say(p->model, " matrix=%s", ANY(sk_optim_parts)->name);
+    if (one_in(4)) draw_group(p, optim);
     put(p, CYCLE, one_in(4) ? 0.8 : 0);
     put(p, WORK, one_in(2) ? 0 : pick(1, SK_MATRIX_CUT));
 }

@@ -29,8 +29,10 @@ try() {
     for l in dp=2 "dp=2 tp=2" "pp=2 dp=2 micro=2" "mesh hosts=2 dp=2; split b over hosts; split b over dp; shard state over dp"; do
         train whole layout="$l"
         "$skein" verify whole >said || { cat said; fail "$name, $l: not verified"; }
-        for at in 3 6 9; do
-            train again layout="$l" resume=whole/ckpt/step-000000000$at
+        local points="9" others="dp=4"
+        [ -z "${SKEIN_LONG:-}" ] && [ "$l" != dp=2 ] || points="3 6 9" others="dp=1 dp=2 dp=4 dp=2_tp=2"
+        for at in $points; do
+            train again layout="$l" resume="whole/ckpt/step-000000000$at"
             same again whole
             rm -r again
         done
@@ -38,8 +40,8 @@ try() {
         local replicas=no
         grep -q '"wte.replica"' whole/ckpt/step-0000000009/MANIFEST.json && replicas=yes
         [ $replicas = "$([ "$local_step" = 0 ] && echo no || echo yes)" ] || fail "$name, $l: replicas in the checkpoint: $replicas"
-        for other in dp=1 dp=2 dp=4 "dp=2 tp=2"; do
-            train other layout="$other" resume=whole/ckpt/step-0000000009
+        for other in $others; do
+            train other layout="${other/_/ }" resume=whole/ckpt/step-0000000009
             rm -r other
         done
         rm -r whole
@@ -56,6 +58,7 @@ try() {
         same packed kept
         [ "$(grep -c '"again":1' packed/metrics.jsonl)" = 9 ] || fail "$name, $l: no step with gist ran again"
         rm -r roomy full kept packed
+        [ -n "${SKEIN_LONG:-}" ] || break
     done
     refused 78 "order=canonical loses nothing" "${job[@]}" layout=dp=2 order=canonical run=no
     refused 78 "leave out zero" "${job[@]}" layout="dp=2 zero=1" run=no
