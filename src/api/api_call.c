@@ -113,22 +113,45 @@ static sk_status check_memory(const asked *q)
     return SK_OK;
 }
 
+static bool same_call(const sk_comm_choice *a, const sk_comm_choice *b)
+{
+    return a->kind == b->kind && a->reduction == b->reduction && a->type == b->type &&
+           a->root == b->root && a->pin == b->pin && a->n == b->n && a->asked == b->asked;
+}
+
+static sk_status choose_anew(skein_comm *c, sk_coll_ask *ask, sk_comm_choice *x)
+{
+    int hosts = sk_hosts_count(c->ranks, c->world->n, c->world->host_of);
+    int64_t bytes = x->n * (int64_t)sk_dtype_size((sk_dtype)x->type);
+    ask->degrees = x->asked;
+    SK_TRY(sk_choose_call(&sk_costs_preset, x->pin, ask, hosts, (sk_reduce)x->reduction, bytes,
+                          &x->algorithm));
+    x->degrees = ask->degrees;
+    if (x->n) c->chosen[c->n_chosen++ % SK_COMM_CHOICES] = *x;
+    return SK_OK;
+}
+
 /* Which algorithm, and what it needs beside the operands. */
-static sk_status choose(const skein_comm *c, asked *q)
+static sk_status choose(skein_comm *c, asked *q)
 {
     const skein_call *k = &q->call;
     const sk_world *w = c->world;
     sk_coll_kind kind = (sk_coll_kind)k->kind;
     sk_seg seg = {.outer = 1, .n = k->n, .inner = 1};
     sk_coll_ask ask;
-    int pin = 0, hosts = sk_hosts_count(c->ranks, w->n, w->host_of);
-    SK_TRY(
-        sk_pin_find("skein_call.algorithm", k->algorithm ? k->algorithm : "", &pin, &q->degrees));
+    sk_comm_choice x = {.kind = (int)k->kind,
+                        .reduction = (int)k->reduction,
+                        .type = (int)k->type,
+                        .root = k->root,
+                        .n = k->n};
+    SK_TRY(sk_pin_find("skein_call.algorithm", k->algorithm ? k->algorithm : "", &x.pin, &x.asked));
     sk_coll_ask_for(kind, c->ranks, w->n, c->rank, k->root, w->host_of, NULL, &ask);
-    ask.degrees = q->degrees;
-    SK_TRY(sk_choose_call(&sk_costs_preset, pin, &ask, hosts, (sk_reduce)k->reduction,
-                          k->n * (int64_t)sk_dtype_size((sk_dtype)k->type), &q->algorithm));
-    q->degrees = ask.degrees;
+    int i = 0;
+    while (i < SK_COMM_CHOICES && !(x.n && same_call(&c->chosen[i], &x))) i++;
+    if (i < SK_COMM_CHOICES) x = c->chosen[i];
+    else SK_TRY(choose_anew(c, &ask, &x));
+    ask.degrees = q->degrees = x.degrees;
+    q->algorithm = x.algorithm;
     const sk_coll *a = q->algorithm < 0 ? NULL : sk_coll_parts[q->algorithm];
     if (a) SK_TRY(sk_choose_wired(a, w->host_of != NULL));
     if (a && !(a->native && a->build))
@@ -136,7 +159,7 @@ static sk_status choose(const skein_comm *c, asked *q)
     return SK_OK;
 }
 
-static sk_status look_at(const skein_comm *c, const char *who, const skein_call *call, asked *q)
+static sk_status look_at(skein_comm *c, const char *who, const skein_call *call, asked *q)
 {
     *q = (asked){.who = who};
     SK_TRY(sk_communicator_check(c, who));

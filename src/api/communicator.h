@@ -31,6 +31,16 @@ typedef struct sk_comm_memory_block {
     int64_t at, bytes;
 } sk_comm_memory_block;
 
+/* What was chosen for a call.  Choosing plays the algorithms message by message, which may take a
+ * millisecond, and programs make the same few calls again and again. */
+typedef struct sk_comm_choice {
+    int kind, reduction, type, root, pin, algorithm;
+    int64_t n; /* elements; 0: nothing was chosen */
+    uint64_t asked, degrees;
+} sk_comm_choice;
+
+enum { SK_COMM_CHOICES = 16 };
+
 struct skein_comm {
     sk_arena arena;
     sk_world *world;
@@ -42,8 +52,10 @@ struct skein_comm {
         sk_comm_memory_block *v; /* rising, apart */
         int n, cap;
     } given;
-    int64_t posted, waited;           /* calls */
-    int64_t workspace[SK_CALLS_OPEN]; /* of those under way: where it lies, 0: none */
+    int64_t posted, waited;                 /* calls */
+    int64_t workspace[SK_CALLS_OPEN];       /* of those under way: where it lies, 0: none */
+    sk_comm_choice chosen[SK_COMM_CHOICES]; /* the last ones */
+    int n_chosen;                           /* ever */
 };
 
 /* api_memory.c: -1: not enough is free.  Memory of the heap, not of the caller's own. */

@@ -3,8 +3,8 @@
  * Links are independent and full duplex.  A round takes as long as its slowest link; the rounds of
  * all members come one after the other:
  *
- *     sum over rounds (alpha + largest of (bytes on a link / its rate)) + messages each + summed S
- * gamma
+ *     sum over rounds (alpha + largest of (bytes on a link / its rate))
+ *         + messages each + summed S gamma
  *
  * with the messages of the member that has most. */
 #include "coll/link_price.h"

@@ -4,8 +4,10 @@
  * and bytes, this one follows every message.  A message of S bytes:
  *
  *     sender    o of its core; then its link out carries the message for S G, and the next one
- * begins g after the last byte way       L receiver  its link in carries it for S G, one message
- * after the other as they come, g between them; then o of its core, and S gamma where it is added
+ *               begins g after the last byte
+ *     way       L
+ *     receiver  its link in carries it for S G, one message after the other as they come, g between
+ *               them; then o of its core, and S gamma where it is added
  *
  * A member begins a round when its messages of the round before have come.  So ranks may run ahead
  * of each other, and several messages to one member queue up: what rounds times alpha does not see.

@@ -5,8 +5,8 @@
  * bytes of its own (x86 fetches lines in pairs).  A count of k says that the
  * first k things happened; it is stored after what it announces.
  *
- *     head | word | state, bell of each rank | slot[rank][group] | channel[from][to] | quorum |
- * extra
+ *     head | word | state, bell of each rank | slot[rank][group] | channel[from][to]
+ *         | quorum | extra
  *
  * The area is a sparse memfd (comm/control_block.h).  Head, word, lines and extra are
  * reserved when it is made; slots, pairs and the quorum (quorum.h) are never touched where they

@@ -202,8 +202,9 @@ static bool try_borrow(sk_comm *c, int64_t least, int *from, int64_t *done)
 /* One of those who made the step and have not taken it in yet. */
 static int member_of(const sk_comm *c, int64_t step)
 {
+    if (!sk_quorum_over(c, step)) return -1; /* the set is written until then */
     unsigned set = c->heaps->quorum->set[step % SK_QUORUM_WINDOW] & ~(1u << c->rank);
-    return sk_quorum_over(c, step) && set ? __builtin_ctz(set) : -1;
+    return set ? __builtin_ctz(set) : -1;
 }
 
 sk_status sk_quorum_borrow(sk_comm *c, int64_t least, int *from, int64_t *done)

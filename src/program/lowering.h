@@ -437,12 +437,12 @@ void sk_join_coded(sk_lowering *e, int *call, const sk_coded *x);
 /* The sum that every rank along the axis needs: part and error are filled in. */
 sk_coded sk_coded_whole(sk_lowering *e, sk_coded x);
 void sk_sum_coded(sk_lowering *e, const sk_coded *v, int n);
-/* Is it summed over this axis of the batch encoded too, behind the one of sk_lower_code_axis()? The
- * sums of such gradients; sharded ones were summed over the shard axis before. */
 /* coded_union.c: is it summed as what ranks sent, and over this axis; those of a list that are. */
 bool sk_union_sums(const sk_lowering *e, const sk_param_plan *q);
 bool sk_union_over(const sk_lowering *e, const sk_param_plan *q, int axis);
 void sk_sum_unions(sk_lowering *e, const sk_grad_at *v, int n);
+/* Is it summed over this axis of the batch encoded too, behind the one of sk_lower_code_axis()? The
+ * sums of such gradients; sharded ones were summed over the shard axis before. */
 bool sk_coded_hop(const sk_lowering *e, const sk_param_plan *q, int axis);
 void sk_sum_hops(sk_lowering *e, const sk_grad_at *v, int n);
 

@@ -38,14 +38,14 @@ int64_t sk_timed_wire(const sk_program *p, const sk_inst *in)
 {
     int a = sk_timed_axis(&p->layout), m = p->layout.mesh.size[a] - p->layout.sync[a].backup;
     int64_t grads = 0, kept = 0;
+    if (in->act != SK_DO_COMMIT && in->act != SK_DO_PULL && in->act != SK_DO_PUSH) return 0;
     for (int i = 0; i < p->params.n; i++) grads += p->bufs.v[p->params.v[i].grad_shard].bytes;
     for (int i = 0; i < p->bufs.n; i++) {
         const sk_buffer *b = &p->bufs.v[i];
         if (b->keep && b->within < 0 && (b->kind == SK_WEIGHTS || b->kind == SK_OPTIM))
             kept += b->bytes;
     }
-    if (in->act == SK_DO_COMMIT) return 2 * grads * (m - 1) / m;
-    return in->act == SK_DO_PULL || in->act == SK_DO_PUSH ? kept : 0;
+    return in->act == SK_DO_COMMIT ? 2 * grads * (m - 1) / m : kept;
 }
 
 static const char *way(const sk_lowering *e)

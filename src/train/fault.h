@@ -6,8 +6,9 @@
  *     SKEIN_FAULT=nan:8:1:f  with anything behind it: into the first gradient that is made, not
  *                            the last
  *     SKEIN_FAULT=state:8:1  a NaN into a weight, after the update
- *     SKEIN_FAULT=slow:20:1:4  rank 1 takes 20 ms longer for every fourth batch; without :4 for
- * each SKEIN_FAULT=clock:120  time between checkpoints (ckpt.every=10m) runs so many times faster
+ *     SKEIN_FAULT=slow:20:1  rank 1 takes 20 ms longer for each batch
+ *     SKEIN_FAULT=slow:20:1:4  for every fourth batch
+ *     SKEIN_FAULT=clock:120  time between checkpoints (ckpt.every=10m) runs so many times faster
  *
  * In gradients it is written where the backward pass has made them, before any sum over ranks. */
 #ifndef SK_TRAIN_FAULT_H
