@@ -50,7 +50,7 @@ static int64_t total(const moment *m)
 
 static bool transient(const sk_buffer *b)
 {
-    return !b->keep && b->within < 0 && b->first >= 0 && !b->placement;
+    return !b->keep && b->within < 0 && b->first >= 0 && !b->placement && !b->joins;
 }
 
 /* The operand whose memory the first result of an instruction took over, or NULL. */

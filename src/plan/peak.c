@@ -12,7 +12,7 @@ static int64_t taken(const sk_buffer *b) { return (b->bytes + LINE - 1) / LINE *
 
 static bool comes_and_goes(const sk_buffer *b)
 {
-    return !b->keep && b->within < 0 && b->first >= 0 && b->bytes > 0 && !b->placement;
+    return !b->keep && b->within < 0 && b->first >= 0 && b->bytes > 0 && !b->placement && !b->joins;
 }
 
 /* An op that works in place takes over the memory of an operand that dies there. */

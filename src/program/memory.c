@@ -309,7 +309,10 @@ static int64_t place_transient(sk_program *p, sk_placement placement, int64_t ba
     int64_t other = place_by(p, placement, lead, base, LARGEST_FIRST);
     if (other >= best) (void)place_by(p, placement, lead, base, AS_NUMBERED);
     for (int i = 0; i < p->bufs.n; i++)
-        if (lead[i] >= 0) p->bufs.v[i].offset = p->bufs.v[lead[i]].offset;
+        if (lead[i] >= 0) {
+            p->bufs.v[i].offset = p->bufs.v[lead[i]].offset;
+            p->bufs.v[i].joins = lead[i] != i;
+        }
     sk_arena_end(&tmp);
     return other < best ? other : best;
 }

@@ -89,6 +89,7 @@ typedef struct sk_buffer {
     bool common;            /* shared with the ranks along the shard axis: sk_layout.replica */
     bool zero;  /* must be zero before the first step (optimizer state, memories); new heaps are */
     bool tile;  /* a part that is fetched alone, of an offloaded buffer */
+    bool joins; /* has the memory of a larger one, which other steps need: counted there */
     int within; /* a part of this buffer, or -1 */
     int64_t part_at; /* bytes from its start */
 } sk_buffer;
