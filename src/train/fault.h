@@ -7,7 +7,8 @@
  *                            the last
  *     SKEIN_FAULT=state:8:1  a NaN into a weight, after the update
  *     SKEIN_FAULT=slow:20:1:4  rank 1 takes 20 ms longer for every fourth batch; without :4 for
- * each SKEIN_FAULT=clock:120  time between checkpoints (ckpt.every=10m) runs so many times faster
+ *                            each
+ *     SKEIN_FAULT=clock:120  time between checkpoints (ckpt.every=10m) runs so many times faster
  *
  * In gradients it is written where the backward pass has made them, before any sum over ranks. */
 #ifndef SK_TRAIN_FAULT_H
@@ -20,6 +21,7 @@ void sk_fault_arm(sk_run_opts *o, int rank);
 /* The instruction that comes behind the first (or the last) in a step that makes a gradient of a
  * weight, and the buffer it goes to; 0: there is none. */
 int sk_fault_at(const sk_program *p, bool first, int *buf);
-double sk_fault_clock(void); /* 1: time is what it is */
+double sk_fault_clock(void);    /* 1: time is what it is */
+sk_status sk_fault_check(void); /* SK_ECONF: the environment asks for none of these */
 
 #endif
