@@ -206,7 +206,7 @@ const sk_conf_key sk_conf_table[] = {
         DEFAULT("8MiB", "gradients are reduced together in buckets of about so many bytes"),
         FROM(1, 1e15)),
     KEY("comm.links", TEXT, links,
-        DEFAULT("", "file of links between ranks of several hosts, lines FROM TO BYTES_PER_SECOND; "
+        DEFAULT("", "file of links between ranks that differ, lines FROM TO BYTES_PER_SECOND; "
                     "empty: all alike"),
         .off = "", .more = links_more),
     KEY("comm.timeout", SECONDS, timeout,

@@ -133,7 +133,7 @@ for words in optim.warmup=100 optim.schedule_milestones=300,600 optim.schedule_d
     done
 done
 said_of 'schedule_milestones=[300, 600]' plan model=tiny optim.schedule=step optim.schedule_milestones=300,600
-"$skein" plan model=tiny layout=dp=16 comm.links=links --cluster h100-8 | grep -q '^warning' && bad "links between hosts have an effect"
+"$skein" plan model=tiny layout=dp=16 comm.links=links --cluster h100-8 | grep -q '^warning *comm.links' && bad "links between hosts have an effect"
 "$skein" explain model=tiny layout=dp=2 device=cuda comm.algorithm=ring 2>&1 >out | grep -q 'warning: comm.algorithm is "ring"' || bad "explain does not warn"
 said_of 'warning   comm.links is links and has no effect' train "${small[@]}" layout=dp=2 train.steps=12 comm.links=links run=links-run
 case_of 64 "there is no optim 'adam' (did you mean 'adamw'?)" list optim adam
