@@ -3,6 +3,7 @@
 #include "cli/argv.h"
 #include "cli/cmd.h"
 #include "layout/word.h"
+#include "train/idle.h"
 #include "train/relayout.h"
 
 #include <string.h>
@@ -116,6 +117,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     }
     SK_TRY(set_up(a, job, sk_conf_option(&rest, "verify") != NULL, s));
     SK_TRY(sk_argv_job_stands(s));
+    sk_idle_print("skein: warning: ", sk_idle_comm(a, s, job->host_of != NULL), stderr);
     if (text && (!sk_read_int(text, &rank) || rank < 0 || rank >= s->n_ranks))
         return sk_fail(SK_EUSAGE, "command line: --rank is \"%s\"; 0 to %d are there", text,
                        s->n_ranks - 1);

@@ -277,7 +277,8 @@ static sk_status run(sk_arena *a, int argc, char **argv)
         if (s->programs[r]) add_class(&t, s, r);
     if (cluster && (svg || !format)) SK_TRY(walk(a, s, cluster, false, svg != NULL, &w));
     if (svg) SK_TRY(draw(a, s, &rest, &w));
-    const char *idle = sk_idle_setup(a, s);
+    bool far = cluster ? s->n_ranks > w.machine.ranks_per_host : job->host_of != NULL;
+    const char *idle = sk_idle_plan(a, s, sk_idle_setup(a, s), far);
     if (!format) SK_TRY(summary(a, s, cluster ? &w : NULL, idle));
     else sk_idle_print("skein: warning: ", idle, stderr);
     return sk_table_print(&t, format, stdout);

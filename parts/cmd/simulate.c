@@ -356,7 +356,8 @@ static sk_status run(sk_arena *a, int argc, char **argv)
             s.machine.name);
     SK_TRY(walk(&s));
     if (s.trace) SK_TRY(write_trace(&s));
-    const char *idle = idle_text(&s);
+    bool far = s.setup->n_ranks > s.machine.ranks_per_host;
+    const char *idle = sk_idle_plan(a, s.setup, idle_text(&s), far);
     if (!format) summary(&s, idle);
     else sk_idle_print("skein: warning: ", idle, stderr);
     return table(&s, format);

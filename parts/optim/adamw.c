@@ -6,7 +6,7 @@ enum { M, V };
 
 const sk_optim sk_optim_adamw = {
     .name = "adamw",
-    .doc = "Adam with decoupled weight decay",
+    .doc = "Adam with decoupled weight decay (plain Adam with optim.weight_decay=0)",
     .n_state = 2,
     .state = {"m", "v"},
     .positive = 1u << V,

@@ -1,5 +1,7 @@
 /* grads.c - gradients travel in fewer bits to where they are summed (parts/codec, doc/codec.md). */
+#include "coll/codec.h"
 #include "layout/word.h"
+#include "program/sync.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,9 +27,29 @@ static void print_brief(const sk_layout *l, sk_out *o)
                    l->union_sums ? " as a union" : "");
 }
 
+/* Ranks along this axis are replicas, who sum no gradients: the codec of what they send is said
+ * behind sync. */
+static sk_status of_replicas(const sk_layout *l, int axis)
+{
+    const sk_axis_sync *s = &l->sync[axis];
+    const sk_sync *by = sk_sync_find(s->name);
+    char cure[256] = "";
+    sk_codec codec;
+    SK_TRY(sk_codec_read(l->grads_as, &codec));
+    if (by->outer && !*s->codec && !codec.low_rank)
+        snprintf(cure, sizeof cure, "; sync=%s:%d:codec=%s%s encodes what they send", s->name,
+                 s->every, l->grads_as, l->feedback ? ":feedback" : "");
+    return sk_fail(SK_ECONF,
+                   "layout: grads=%s is about gradients that are summed, and with sync=%s:%d the "
+                   "ranks along '%s' update alone and sum none; leave grads out%s",
+                   l->grads_as, s->name, s->every, l->mesh.name[axis], cure);
+}
+
 static sk_status check(const sk_layout *l)
 {
     int axis = sk_layout_code_axis(l, 'b');
+    for (int a = 0; a < l->mesh.n && axis < 0; a++)
+        if (sk_layout_local(l, a) && *l->sync[a].name) return of_replicas(l, a);
     if (axis >= 0 && strpbrk(l->split[axis], "bt")) return SK_OK;
     return sk_fail(SK_ECONF,
                    "layout: grads=%s is about gradients that are summed over %s%s%s; use dp=2 "

@@ -94,6 +94,9 @@ bool sk_read_int(const char *s, int64_t *out)
     return true;
 }
 
+static int small(char c) { return tolower((unsigned char)c); }
+
+/* Capitals are no difference. */
 static int distance(const char *a, const char *b)
 {
     int row[64], m = (int)strlen(b);
@@ -103,7 +106,8 @@ static int distance(const char *a, const char *b)
         int diag = row[0];
         row[0] = i;
         for (int j = 1; j <= m; j++) {
-            int change = diag + (a[i - 1] != b[j - 1]), up = row[j] + 1, left = row[j - 1] + 1;
+            int change = diag + (small(a[i - 1]) != small(b[j - 1])), up = row[j] + 1,
+                left = row[j - 1] + 1;
             diag = row[j];
             row[j] = change < up ? change : up;
             if (left < row[j]) row[j] = left;

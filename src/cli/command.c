@@ -108,6 +108,8 @@ static sk_status help(sk_arena *a, int n, char **words)
     if (n > 1) return sk_fail(SK_EUSAGE, "help: \"%.80s\" is one word too many", words[1]);
     fputs(sk_or_empty(keys), stdout);
     fputs(sk_or_empty(parts), stdout);
+    if (say && !keys)
+        printf("  in a layout          %s\n", say); /* a word that is called otherwise */
     return SK_OK;
 }
 

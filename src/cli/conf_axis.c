@@ -155,6 +155,13 @@ static sk_status read_item(sk_arena *a, sk_axis *x, kind k, const char *item, bo
                          "a range is log:LOW:HIGH:N (equal ratios) or lin:LOW:HIGH:N (equal "
                          "distances)");
     if (k == WHOLE && dots) return read_count(a, x->key, item, dots, to);
+    if (k > WHOLE && dots)
+        return bad_range(x->key, item,
+                         sk_print(a,
+                                  "FIRST..LAST is for whole numbers; log:%.*s:%s:4 has four "
+                                  "values of equal ratio, lin:%.*s:%s:4 of equal distance",
+                                  (int)(dots - item), item, dots + 2, (int)(dots - item), item,
+                                  dots + 2));
     if (bracketed(item)) item = sk_print(a, "%.*s", (int)strlen(item) - 2, item + 1);
     *(const char **)sk_push(a, to) = item;
     return SK_OK;

@@ -66,6 +66,21 @@ static char *next_part(char **rest, const char *separators)
     return from;
 }
 
+const char *sk_conf_group_with(sk_arena *a, const char *groups, const char *key)
+{
+    char *rest = sk_strdup(a, groups), *part;
+    while ((part = next_part(&rest, ",;\n"))) {
+        char *of = strchr(part, ':');
+        if (!of) continue;
+        *of++ = 0;
+        while (isspace((unsigned char)*of)) of++;
+        of[strcspn(of, " \t")] = 0;
+        const sk_optim *o = sk_optim_find(of);
+        if (o && sk_optim_key(o, key)) return sk_print(a, "%s: %s", trim(part), of);
+    }
+    return NULL;
+}
+
 static sk_status find_optim(const reader *r, const char *name, const sk_optim **out)
 {
     const char *names[64];

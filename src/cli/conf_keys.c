@@ -64,6 +64,16 @@ static const char groups_more[] =
     "  optim.groups=\"vector: adamw weight_decay=0.01, rest: adamw\"   vectors decay only if it is "
     "said\n";
 
+static const char links_more[] =
+    "\n"
+    "  FROM TO BYTES_PER_SECOND         the link of two ranks, both ways\n"
+    "  FROM > TO BYTES_PER_SECOND       one way\n"
+    "  rest BYTES_PER_SECOND            all pairs without a line; left out, they have no link\n"
+    "  # a comment\n"
+    "\n"
+    "  For calls between hosts: ranks of one host read each other's memory, and between GPUs NCCL\n"
+    "  finds the topology itself.\n";
+
 const sk_conf_key sk_conf_table[] = {
     KEY("data.train", TEXT, data_train,
         DEFAULT("kjv", "training data: file, directory, glob or name (kjv, fashion-mnist)")),
@@ -191,15 +201,14 @@ const sk_conf_key sk_conf_table[] = {
         FROM(0, 1e18), .off = "0"),
     KEY("comm.algorithm", TEXT, algorithm,
         DEFAULT("auto", "algorithm of collectives (skein list coll); also \"all-reduce/dp: ring, "
-                        "...\"; auto: by cost")),
+                        "...\"; auto: by cost; between GPUs NCCL chooses")),
     KEY("comm.bucket", BYTES, bucket,
         DEFAULT("8MiB", "gradients are reduced together in buckets of about so many bytes"),
         FROM(1, 1e15)),
     KEY("comm.links", TEXT, links,
-        DEFAULT("",
-                "file of links between ranks that differ, lines FROM TO BYTES_PER_SECOND; empty: "
-                "all alike"),
-        .off = ""),
+        DEFAULT("", "file of links between ranks that differ, lines FROM TO BYTES_PER_SECOND; "
+                    "empty: all alike"),
+        .off = "", .more = links_more),
     KEY("comm.timeout", SECONDS, timeout,
         DEFAULT("0", "longest wait for another rank; 0: from the predicted time of a step"),
         FROM(0, 1e9), .off = "0"),

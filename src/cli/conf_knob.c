@@ -216,20 +216,32 @@ static owner own_part(const sk_job *job, sk_knob_owners of)
     return o;
 }
 
-/* How an optimizer for matrices hands a number to the one that it names for the rest; "" if that
- * has no such number either. */
-static const char *for_rest(sk_arena *a, const owner *o, const sk_knob *k, const sk_setting *s)
+/* The value in brackets, if it is a list, as optim.groups takes it. */
+static const char *in_group(sk_arena *a, const sk_knob *k, const sk_setting *s)
+{
+    bool list = sk_knob_list(k) > 1;
+    sk_out o = {.arena = a};
+    sk_out_add(&o, "%s=%s", sk_knob_key(k), list ? "[" : "");
+    for (const char *p = inside(a, s->value); *p; p++)
+        sk_out_add(&o, "%s", *p == '\n' ? ", " : (char[]){*p, 0});
+    sk_out_add(&o, "%s", list ? "]" : "");
+    return o.s;
+}
+
+/* Where another optimizer of the job has the number, how it gets it: that of a group, or the one
+ * that an optimizer for matrices names for the rest; "": none of them has. */
+static const char *for_group(sk_arena *a, const owner *o, const sk_knob *k, const sk_setting *s,
+                             const char *groups)
 {
     const sk_optim *own = o->of == SK_KNOBS_OPTIM ? sk_optim_find(o->name) : NULL;
     const sk_optim *rest = own && own->rest ? sk_optim_find(own->rest) : NULL;
-    const char *key = sk_knob_key(k);
-    sk_out list = {.arena = a};
-    if (!rest || !sk_optim_key(rest, key)) return "";
-    for (const char *p = inside(a, s->value); *p; p++)
-        sk_out_add(&list, "%s", *p == '\n' ? ", " : (char[]){*p, 0});
-    return sk_print(a, "; optim.groups=\"rest: %s %s=%s%s%s\" gives it to %s, which has the rest",
-                    rest->name, key, sk_knob_list(k) > 1 ? "[" : "", list.s ? list.s : "",
-                    sk_knob_list(k) > 1 ? "]" : "", rest->name);
+    const char *group = own ? sk_conf_group_with(a, groups, sk_knob_key(k)) : NULL;
+    if (group)
+        return sk_print(a, "; optim.groups=\"%s %s, ...\" gives it to that group", group,
+                        in_group(a, k, s));
+    if (!rest || !sk_optim_key(rest, sk_knob_key(k))) return "";
+    return sk_print(a, "; optim.groups=\"rest: %s %s\" gives it to %s, which has the rest",
+                    rest->name, in_group(a, k, s), rest->name);
 }
 
 /* Is it the default of the part that the file itself names, as config.yaml of a run has it? */
@@ -274,14 +286,14 @@ static sk_status of_others(sk_arena *a, const owner *o, const sk_settings *all, 
     if (s->file && name && !name->file) {
         if (!is_default_of_file(a, all, s, o->of))
             add_left_out(job, sk_print(a, "%s of %s: %s has no such key%s", s->key, s->file,
-                                       o->name, for_rest(a, o, k, s)));
+                                       o->name, for_group(a, o, k, s, job->groups)));
         return SK_OK;
     }
     for (const sk_knob *p = o->knobs; p->name; p += sk_knob_list(p))
         sk_out_add(&own, "%s%s%s", own.s ? ", " : "", section, sk_knob_key(p));
     return sk_fail(sk_setting_code(s), "%s: %s is for other %s: %s has no such key; it has %s%s",
                    sk_setting_where(a, s, false), s->key, optim ? "optimizers" : "schedules",
-                   o->name, own.s ? own.s : "none", for_rest(a, o, k, s));
+                   o->name, own.s ? own.s : "none", for_group(a, o, k, s, job->groups));
 }
 
 /* The rise of a schedule that rises by itself is its own: no warmup is added to it. */
@@ -459,19 +471,22 @@ void sk_conf_knob_help(sk_out *o, int i)
                       sk_conf_knob_default(o->arena, sk_knob_key(k)));
 }
 
+const char *sk_conf_knob_text(sk_arena *a, const sk_knob *k)
+{
+    const char *doc = sk_or_empty(k->doc), *only = k->only ? ", with " : "";
+    return sk_print(a, "%s%s%s%s%s", doc, *doc ? "; " : "", wanted(a, k), only,
+                    sk_or_empty(k->only));
+}
+
 void sk_conf_knobs_help(sk_out *o, const sk_knob *knobs)
 {
     for (const sk_knob *k = knobs; k->name; k += sk_knob_list(k)) {
         const char *name = sk_print(o->arena, "%s%s", section, sk_knob_key(k));
         const sk_conf_key *key = k->role == SK_KNOB_LR ? sk_conf_find(name) : NULL;
-        const char *doc = key ? key->doc : k->doc ? k->doc : "";
-        sk_out usual = {.arena = o->arena}, text = {.arena = o->arena};
+        sk_out usual = {.arena = o->arena};
         double x[SK_MAX_KNOB];
         for (int i = 0; i < sk_knob_list(k); i++) x[i] = k[i].usual;
         add_list(&usual, k, x);
-        sk_out_add(&text, "%s", doc);
-        if (!key) sk_out_add(&text, "%s%s", *doc ? "; " : "", wanted(o->arena, k));
-        if (k->only) sk_out_add(&text, ", with %s", k->only);
-        sk_conf_help_line(o, name, text.s, usual.s);
+        sk_conf_help_line(o, name, key ? key->doc : sk_conf_knob_text(o->arena, k), usual.s);
     }
 }

@@ -3,13 +3,17 @@
 #include "base/strings.h"
 #include "cli/setting.h"
 #include "coll/algorithm.h"
+#include "coll/codec.h"
 #include "data/data.h"
 #include "graph/op.h"
 #include "layout/word.h"
 #include "model/model.h"
 #include "program/pipeline_schedule.h"
+#include "program/sync.h"
 
 #include <string.h>
+
+enum { COLUMNS = 100 };
 
 const sk_part_head *sk_part_find(const sk_part_kind *k, const char *name)
 {
@@ -96,6 +100,79 @@ static void of_word(sk_out *o, const void *part)
     if (w->example) sk_out_add(o, "  example              layout=\"%s\"\n", w->example);
 }
 
+/* The number behind the colon, by what a way does with it. */
+static const struct {
+    const char *letter, *doc, *not_with;
+} sync_kinds[] = {
+    [SK_SYNC_STEPS] = {"H", "steps from one synchronisation to the next",
+                       "zero, grads and reduce over the same axis; offload, replica, optim.late, "
+                       "train.relayout, train.noise, train.backward"},
+    [SK_SYNC_BACKUP] = {"B", "gradients of a step that are dropped: those that come last",
+                        "other axes, several hosts, GPUs, zero, grads, reduce, order=canonical; "
+                        "doc/sync.md has all"},
+    [SK_SYNC_STALE] = {"S", "steps that a rank may be ahead of the slowest; inf: any number",
+                       "other axes, several hosts, GPUs, zero, grads, reduce, order=canonical; "
+                       "doc/sync.md has all"}};
+
+static const char must[] = "must be said";
+
+/* Numbers behind that: those of the part, and how what replicas send is encoded. */
+static void sync_numbers(sk_out *o, const sk_sync *p)
+{
+    if (p->after)
+        sk_conf_help_line(o, "STEP", "synchronous steps at first; decay: until the rate falls",
+                          must);
+    for (const sk_knob *k = p->knobs; k->name; k++)
+        sk_conf_help_line(o, k->name, sk_conf_knob_text(o->arena, k), default_of(o->arena, k));
+    if (!p->outer) return;
+    sk_conf_help_line(o, "codec", "of what replicas send: skein list codec", "f32");
+    sk_conf_help_line(o, "feedback", "behind a codec: what was lost is sent later", "");
+}
+
+static void of_sync(sk_out *o, const void *part)
+{
+    const sk_sync *p = part;
+    const char *letter = sync_kinds[p->kind].letter;
+    const char *steps = sk_print(o->arena, "%d", p->usual ? p->usual : 8);
+    const char *form = sk_print(o->arena, "%s:%s%s", p->name, letter, p->after ? "@STEP" : "");
+    for (const sk_knob *k = p->knobs; k->name; k++)
+        form = sk_print(o->arena, "%s:%s=%s", form, k->name, default_of(o->arena, k));
+    sk_out_add(o, "  short form           sync=%s\n", form);
+    sk_out_add(o, "  about                \"synchronize AXIS by %s\"\n", form);
+    sk_conf_help_line(o, letter, sync_kinds[p->kind].doc, p->usual ? steps : must);
+    sync_numbers(o, p);
+    sk_out_add(o, "  example              layout=\"dp=4 sync=%s:%s%s%s\"\n", p->name, steps,
+               p->after ? "@100" : "", p->outer ? ":codec=q4" : "");
+    sk_conf_help_line(o, "not with", sync_kinds[p->kind].not_with, "");
+}
+
+/* The first way whose replicas send changes, which may be encoded. */
+static const sk_sync *coded_sync(void)
+{
+    const sk_sync *const *p = sk_sync_parts;
+    while (*p && !(*p)->outer) p++;
+    return *p;
+}
+
+static void of_codec(sk_out *o, const void *part)
+{
+    const sk_codec *p = part;
+    const sk_sync *by = coded_sync();
+    const char *form = p->name;
+    if (p->value_name) {
+        form = sk_print(o->arena, "%s:%.9g", p->name, p->value_usual);
+        sk_conf_help_line(o, sk_print(o->arena, "%s:%s", p->name, p->value_name),
+                          sk_print(o->arena, "above 0, at most %.9g", p->value_most), must);
+    }
+    sk_out_add(o, "  gradients            layout=\"dp=4 grads=%s%s\"\n", form,
+               p->needs_feedback ? " feedback" : "");
+    if (!p->low_rank && by)
+        sk_out_add(o, "  replicas             layout=\"dp=4 sync=%s:%d:codec=%s%s\"\n", by->name,
+                   by->usual, form, p->needs_feedback ? ":feedback" : "");
+    if (!p->sums_only)
+        sk_out_add(o, "  weights              layout=\"dp=4 zero=3 weights=%s\"\n", form);
+}
+
 static void of_model(sk_out *o, const void *part)
 {
     const sk_model *m = part;
@@ -130,8 +207,9 @@ static void of_cmd(sk_out *o, const void *part)
 static const struct {
     const char *kind;
     void (*more)(sk_out *o, const void *part);
-} kinds[] = {{"optim", of_optim},   {"lr", of_lr}, {"word", of_word}, {"model", of_model},
-             {"source", of_source}, {"op", of_op}, {"cmd", of_cmd}};
+} kinds[] = {{"optim", of_optim}, {"lr", of_lr},         {"word", of_word},
+             {"model", of_model}, {"source", of_source}, {"op", of_op},
+             {"cmd", of_cmd},     {"sync", of_sync},     {"codec", of_codec}};
 
 char *sk_part_help(sk_arena *a, const char *kind, const void *part)
 {
@@ -164,12 +242,32 @@ int sk_part_near(sk_arena *a, const char *name, const char *out[2])
     return sk_nearest_all(name, names, n, out, 2);
 }
 
+/* Of a kind: how many parts it has, and their names. */
+static void of_kind(sk_out *o, const sk_part_kind *k)
+{
+    int n = 0;
+    while (k->parts[n]) n++;
+    sk_out_add(o,
+               "%d part%s of kind %s; skein list %s has a line about each, skein help NAME all:\n ",
+               n, sk_plural(n), k->kind, k->kind);
+    size_t line = o->n - 1;
+    for (int i = 0; i < n; i++) {
+        const char *name = ((const sk_part_head *)k->parts[i])->name;
+        bool full = o->n - line + strlen(name) > COLUMNS - 2;
+        if (full) line = o->n;
+        sk_out_add(o, "%s %s%s", full ? "\n " : "", name, i + 1 < n ? "," : "\n");
+    }
+}
+
 char *sk_part_help_on(sk_arena *a, const char *name, const char *but)
 {
     sk_out o = {.arena = a};
+    const char *bare = sk_print(a, "%.*s", (int)strcspn(name, ":"), name); /* topk:0.01 */
     for (const sk_part_kind *k = sk_kinds; k->kind; k++) {
-        const sk_part_head *h = sk_part_find(k, name);
+        const sk_part_head *h = sk_part_find(k, bare);
         if (h && strcmp(k->kind, but) != 0) sk_out_add(&o, "%s", sk_part_help(a, k->kind, h));
     }
+    for (const sk_part_kind *k = sk_kinds; k->kind && !*but; k++)
+        if (!strcmp(k->kind, name)) of_kind(&o, k);
     return o.s;
 }

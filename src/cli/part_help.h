@@ -22,7 +22,8 @@ const char *sk_part_cost(sk_arena *a, const char *kind, const void *part);
 char *sk_part_help(sk_arena *a, const char *kind, const void *part);
 /* The names of parts of any kind that are nearest to this one, up to 2; returns how many. */
 int sk_part_near(sk_arena *a, const char *name, const char *out[2]);
-/* Of all parts of this name, of any kind but one ("": of any); NULL: there is none. */
+/* Of all parts of this name, with what stands behind a colon left out, of any kind but one ("": of
+ * any); and the names of all parts of a kind that is called so.  NULL: there is nothing. */
 char *sk_part_help_on(sk_arena *a, const char *name, const char *but);
 
 #endif

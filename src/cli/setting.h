@@ -74,6 +74,8 @@ const char *sk_conf_knob_on(const sk_knob *k), *sk_conf_knob_off(const sk_knob *
 /* "adamw 0.9, 0.95; lamb 0.9, 0.999": of every part that has the key. */
 const char *sk_conf_knob_default(sk_arena *a, const char *key);
 void sk_conf_knob_help(sk_out *o, int i);
+/* "rate of the outer step; a number from 0 to 10" */
+const char *sk_conf_knob_text(sk_arena *a, const sk_knob *k);
 /* All of one optimizer or schedule: key, help, range, its default. */
 void sk_conf_knobs_help(sk_out *o, const sk_knob *knobs);
 /* The numbers of the job's optimizer and schedule: their defaults, and what the settings change. */
@@ -86,6 +88,8 @@ sk_status sk_conf_effects(sk_arena *a, const sk_settings *s, sk_job *job);
 sk_status sk_conf_unused(sk_arena *a, const sk_knob *k, const sk_setting *s);
 /* conf_groups.c: optim.groups, read into job->group; after the knobs. */
 sk_status sk_conf_groups(sk_arena *a, const sk_settings *s, sk_job *job);
+/* "matrix: muon": the first group that names an optimizer with this number; NULL: none does. */
+const char *sk_conf_group_with(sk_arena *a, const char *groups, const char *key);
 void sk_conf_knobs_print(sk_out *o, sk_knob_owners of, const sk_job *job);
 const char *sk_conf_schedules(sk_arena *a); /* the names of all schedules, with spaces between */
 

@@ -145,6 +145,18 @@ static sk_status has_wire(const sk_lowering *e, const sk_call_plan *c)
     return a && !far ? sk_choose_wired(a, false) : SK_OK;
 }
 
+/* A pin of all calls that one of them refused: it may be for a kind. */
+static sk_status of_a_kind(sk_lowering *e, const sk_call_plan *c, int pin, sk_status st)
+{
+    const sk_coll *a = pin > 0 ? sk_coll_parts[pin - 1] : NULL;
+    int kind = 0;
+    while (a && kind < SK_N_COLLS && !(a->kinds >> kind & 1)) kind++;
+    if (!a || pin != e->opts->pins.all || kind == SK_N_COLLS || a->kinds >> c->kind & 1) return st;
+    const char *why = sk_strdup(e->tmp, sk_error_line());
+    return sk_fail(st, "%s; comm.algorithm=\"%s: %s\" asks for it in calls of that kind alone", why,
+                   sk_coll_names[kind], a->name);
+}
+
 static sk_status choose(sk_lowering *e, int call)
 {
     sk_call_plan *c = &e->p->calls.v[call];
@@ -163,7 +175,8 @@ static sk_status choose(sk_lowering *e, int call)
     int axis = c->group < e->l->mesh.n ? c->group : -1, pin = sk_pins_of(&o->pins, c->kind, axis);
     ask.degrees = sk_pins_degrees(&o->pins, c->kind, axis);
     sk_call_fill(c, &ask);
-    SK_TRY(sk_choose_call(o->costs, pin, &ask, hosts, c->reduce, bytes, &c->algorithm));
+    sk_status st = sk_choose_call(o->costs, pin, &ask, hosts, c->reduce, bytes, &c->algorithm);
+    if (st) return sk_trail(of_a_kind(e, c, pin, st), SK_HERE);
     c->degrees = c->algorithm >= 0 ? ask.degrees : 0;
     c->streamed = streamed_bytes(c, &ask);
     SK_TRY(sums_type(c));

@@ -169,6 +169,12 @@ static sk_status plan_sizes(sk_lowering *e)
     x->part = (double)sum / all;
     x->square = (double)squares / (all * all);
     if (x->part > 0 && x->part - x->square > 1e-9) return SK_OK;
+    if (x->part <= 0 && all < e->p->n_micro)
+        return sk_fail(SK_ECONF,
+                       "train.noise measures the gradient of a micro-batch, and train.batch=%.0f "
+                       "leaves it empty: there are %d micro-batches; take train.batch=%d or more, "
+                       "or fewer micro-batches",
+                       all, e->p->n_micro, e->p->n_micro);
     return sk_fail(SK_ECONF,
                    "train.noise compares the gradient of the batch with those of parts of it; here "
                    "%s; take two micro-batches (micro=2) or ranks that split the batch (dp=2)",

@@ -83,10 +83,34 @@ void sk_fault_arm(sk_run_opts *o, int rank)
     if (read_fault(&f) && f.rank == rank) o->before = before;
 }
 
-double sk_fault_clock(void)
+static bool read_clock(double *times)
 {
     const char *text = getenv("SKEIN_FAULT");
-    double times = 1;
-    if (!text || sscanf(text, "clock:%lf", &times) != 1 || !(times >= 1 && times <= 1e9)) return 1;
-    return times;
+    *times = 1;
+    if (text && sscanf(text, "clock:%lf", times) == 1 && *times >= 1 && *times <= 1e9) return true;
+    *times = 1;
+    return false;
+}
+
+double sk_fault_clock(void)
+{
+    double times;
+    return read_clock(&times) ? times : 1;
+}
+
+sk_status sk_fault_check(void)
+{
+    static const char *const known[] = {"nan", "inf", "state", "slow"};
+    const char *text = getenv("SKEIN_FAULT");
+    fault f;
+    double times;
+    if (!text || !*text || read_clock(&times)) return SK_OK;
+    bool right = read_fault(&f) && f.batch >= 0 && f.rank >= 0, any = false;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) any |= !strcmp(f.what, known[i]);
+    if (right && any) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "environment: SKEIN_FAULT is \"%.40s\"; it breaks a run on purpose, by nan, inf "
+                   "or state:BATCH:RANK, slow:MILLISECONDS:RANK or clock:TIMES; unset it, or see "
+                   "doc/errors.md",
+                   text);
 }

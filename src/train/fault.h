@@ -21,6 +21,7 @@ void sk_fault_arm(sk_run_opts *o, int rank);
 /* The instruction that comes behind the first (or the last) in a step that makes a gradient of a
  * weight, and the buffer it goes to; 0: there is none. */
 int sk_fault_at(const sk_program *p, bool first, int *buf);
-double sk_fault_clock(void); /* 1: time is what it is */
+double sk_fault_clock(void);    /* 1: time is what it is */
+sk_status sk_fault_check(void); /* SK_ECONF: the environment asks for none of these */
 
 #endif

@@ -169,6 +169,24 @@ char *sk_idle_setup(sk_arena *a, const sk_setup *s)
     return sk_idle_text(a, s, n);
 }
 
+char *sk_idle_comm(sk_arena *a, const sk_setup *s, bool far)
+{
+    sk_out o = {.arena = a};
+    bool pinned = sk_pins_any(&s->pins);
+    if (pinned && sk_setup_on_gpu(s->job))
+        sk_out_add(&o,
+                   "comm.algorithm is \"%s\" and has no effect with device=%s: between GPUs NCCL "
+                   "chooses; leave it out, or say NCCL_ALGO=Ring or the like in the environment "
+                   "of the run",
+                   s->job->algorithm, s->job->device);
+    if (s->links && !far && !pinned)
+        sk_out_add(&o,
+                   "comm.links is %s and has no effect: it prices links between hosts, and all "
+                   "ranks are on one, where they read each other's memory; leave it out",
+                   s->job->links);
+    return o.s;
+}
+
 /* Files of train.backward fall into steps that are multiples of train.backward_every. */
 static void say_backward(sk_out *o, const sk_job *job, int64_t steps)
 {
@@ -205,6 +223,27 @@ static void say_schedule(sk_out *o, const sk_job *job, int64_t steps)
                    o->n ? "\n" : "", every);
 }
 
+/* A number of the schedule that is 0 and leaves the rate where it is: a decay of no length. */
+static void say_level(sk_out *o, const sk_job *job, int64_t steps)
+{
+    sk_lr_schedule r = {.part = sk_lr_named(job->schedule),
+                        .lr = job->lr,
+                        .min_lr = job->min_lr,
+                        .warmup = job->warmup,
+                        .steps = steps};
+    if (!r.part || r.part->level || job->warmup >= steps || job->min_lr >= job->lr) return;
+    memcpy(r.knob, job->lr_knob, sizeof r.knob);
+    for (int i = 0; r.part->knobs[i].name; i++) {
+        const sk_knob *k = &r.part->knobs[i];
+        if (r.knob[i] != 0 || k->usual == 0 || k->words || sk_lr_at(&r, steps - 1) < job->lr)
+            continue;
+        sk_out_add(o,
+                   "%soptim.%s is 0, and the learning rate stays at optim.lr=%.3g: "
+                   "optim.schedule=%s has nothing left to do; leave optim.%s out",
+                   o->n ? "\n" : "", sk_knob_key(k), job->lr, r.part->name, sk_knob_key(k));
+    }
+}
+
 char *sk_idle_steps(sk_arena *a, const sk_setup *s, int64_t steps)
 {
     sk_out o = {.arena = a};
@@ -218,6 +257,7 @@ char *sk_idle_steps(sk_arena *a, const sk_setup *s, int64_t steps)
                    job->lr * (double)steps / (double)job->warmup, job->lr);
     if (steps) say_backward(&o, job, steps);
     if (steps) say_schedule(&o, job, steps);
+    if (steps > 1) say_level(&o, job, steps);
     if (job->time_limit > 0) say_sent(&o, s, steps);
     for (int i = 1; steps && s->relayout && i < s->relayout->n; i++) {
         const sk_run_phase *p = &s->relayout->v[i];
@@ -235,6 +275,18 @@ char *sk_idle_steps(sk_arena *a, const sk_setup *s, int64_t steps)
                        o.n ? "\n" : "", p->setup->job->layout, (long long)p->from,
                        (long long)steps);
     }
+    return o.s;
+}
+
+char *sk_idle_plan(sk_arena *a, const sk_setup *s, const char *idle, bool far)
+{
+    const sk_job *job = s->job;
+    bool known = !sk_job_validates_only(job) && !(job->time_limit > 0);
+    const char *more[] = {idle, sk_idle_comm(a, s, far),
+                          sk_idle_steps(a, s, known ? job->steps : 0)};
+    sk_out o = {.arena = a};
+    for (int i = 0; i < 3; i++)
+        if (more[i]) sk_out_add(&o, "%s%s", o.n ? "\n" : "", more[i]);
     return o.s;
 }
 

@@ -155,6 +155,7 @@ void sk_launch_head(sk_launcher *l, const char *note)
     const char *idle = sk_idle_setup(l->arena, &l->setup);
     int64_t places = l->job->hyper.max_position_embeddings;
     sk_launch_warn_lines(l, idle);
+    sk_launch_warn_lines(l, sk_idle_comm(l->arena, &l->setup, l->job->host_of != NULL));
     int64_t steps = sk_job_validates_only(l->job) ? 0 : l->t.steps;
     sk_launch_warn_lines(l, sk_idle_steps(l->arena, &l->setup, steps));
     if (l->setup.val_note && l->job->val_every) sk_launch_warn(l, l->setup.val_note);

@@ -4,6 +4,7 @@
 #include "base/strings.h"
 #include "comm/control_block.h"
 #include "device/blas_setup.h"
+#include "train/fault.h"
 #include "train/fits.h"
 #include "train/loop.h"
 #include "train/rundir.h"
@@ -158,6 +159,7 @@ static sk_status share_dir(sk_launcher *l, sk_status st)
 
 static sk_status set_up(sk_launcher *l, const char **note)
 {
+    SK_TRY(sk_fault_check());
     SK_TRY(sk_setup_run(l->arena, l->job, &l->setup));
     l->ranks = sk_many(l->arena, sk_launched_rank, l->setup.n_ranks);
     l->endings = sk_many(l->arena, struct pollfd, l->setup.n_ranks);

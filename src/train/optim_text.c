@@ -27,12 +27,14 @@ static void add_knob(sk_out *o, const sk_knob *k, const double *x, const double 
     bool other = false;
     for (int i = 0; i < n; i++) other |= x[i] != usual[i];
     if (!other) return;
-    sk_out_add(o, " %s=%s", sk_knob_key(k), n > 1 ? "[" : "");
+    bool list = n > 1;
+    while (n > 1 && k[n - 1].fewer && x[n - 1] == 0) n--; /* left out */
+    sk_out_add(o, " %s=%s", sk_knob_key(k), list ? "[" : "");
     for (int i = 0; i < n; i++) {
         sk_out_add(o, "%s", i ? ", " : "");
         add_number(o, &k[i], x[i]);
     }
-    sk_out_add(o, "%s", n > 1 ? "]" : "");
+    sk_out_add(o, "%s", list ? "]" : "");
 }
 
 static void add_own(sk_out *o, const sk_optim *optim, const sk_knob *k, const double *knob)

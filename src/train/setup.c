@@ -242,7 +242,7 @@ static sk_status read_links(sk_setup *s)
 {
     const sk_job *job = s->job;
     if (!*job->links) return SK_OK;
-    if (!strncmp(job->device, "cuda", 4))
+    if (sk_setup_on_gpu(job))
         return sk_fail(SK_ECONF,
                        "comm.links: %s, and device=%s: between GPUs NCCL finds the topology itself "
                        "(NCCL_TOPO_FILE); leave comm.links out",
@@ -280,8 +280,9 @@ sk_status sk_setup_optim(const char *name, const sk_optim **out)
     if (*out) return SK_OK;
     while (n < 128 && sk_optim_parts[n]) names[n] = sk_optim_parts[n]->name, n++;
     const char *near = sk_nearest(name, names, n);
-    return sk_fail(SK_ECONF, "optim.name '%s' is unknown%s%s%s; skein list optim shows them", name,
-                   near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    return sk_fail(SK_ECONF, "optim.name '%s' is unknown%s%s%s%s%s; skein list optim shows them",
+                   name, near ? " (did you mean '" : "", near ? near : "", near ? "', " : "",
+                   near ? sk_optim_find(near)->doc : "", near ? "?)" : "");
 }
 
 /* An optimizer whose average takes the place of a decaying rate. */

@@ -70,6 +70,7 @@ sk_status sk_setup_own_program(const sk_setup *s, sk_arena *a, int rank, const s
 /* The same without programs: graph, layout, optimizer, micro-batches; and how to compile them. */
 sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out);
 sk_compile_opts sk_setup_opts(const sk_setup *s);
+bool sk_setup_on_gpu(const sk_job *job); /* device=cuda, cuda:1 */
 /* Ranks that each take a part of every micro-batch; `batch` is the letter of its rows. */
 int64_t sk_batch_shards(const sk_layout *l, char batch);
 /* The optimizer of this name; else the error says which is near. */

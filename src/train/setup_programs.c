@@ -9,10 +9,12 @@
 
 #include <string.h>
 
-static bool on_gpu(const sk_job *job) { return !strncmp(job->device, "cuda", 4); }
+bool sk_setup_on_gpu(const sk_job *job) { return !strncmp(job->device, "cuda", 4); }
 
+/* Between GPUs pins are not for NCCL, so they must not change the program either. */
 sk_compile_opts sk_setup_opts(const sk_setup *s)
 {
+    bool gpu = sk_setup_on_gpu(s->job);
     return (sk_compile_opts){.optim = s->optim,
                              .knob = s->job->knob,
                              .groups = s->job->n_groups ? s->job->group : NULL,
@@ -22,7 +24,7 @@ sk_compile_opts sk_setup_opts(const sk_setup *s)
                              .validate = s->job->val_every != 0,
                              .host_of = s->job->host_of,
                              .costs = s->job->costs,
-                             .pins = s->pins,
+                             .pins = gpu ? (sk_pins){0} : s->pins,
                              .links = s->links,
                              .any_order = !strcmp(s->job->order, "any"),
                              .bucket_bytes = s->job->bucket,
@@ -34,7 +36,7 @@ sk_compile_opts sk_setup_opts(const sk_setup *s)
                              .told = *s->job->backward != 0,
                              .matrix_work = sk_matrix_work_find(s->job->matrix_work),
                              .ema = s->job->ema,
-                             .gpu = on_gpu(s->job)};
+                             .gpu = gpu};
 }
 
 static sk_status compile_one(const sk_setup *s, sk_arena *a, int rank, sk_program **out)

@@ -58,6 +58,20 @@ case_of 64 "optim.state|did you mean 'int8'?" train optim.state=int9
 case_of 78 "none matches (did you mean 'matrix'?); a class (vector, matrix" train "${small[@]}" optim.groups="matrx: muon" run=none
 case_of 78 "'vector': all that it matches are in groups before it" train "${small[@]}" optim.groups="rest: adamw, vector: sgd" run=none
 case_of 78 "2 were given; dp=2 in the layout" train "${small[@]}" layout=zero=1 -n 2 run=none
+case_of 78 "with sync=diloco:4 the ranks along 'dp' update alone and sum none|sync=diloco:4:codec=q4 encodes" \
+    plan model=tiny layout="dp=4 sync=diloco:4 grads=q4"
+case_of 78 "with sync=local:4 the ranks along 'dp'|leave grads out" plan model=tiny layout="dp=4 grads=powersgd:2 feedback sync=local:4"
+case_of 78 "train.batch=2 leaves it empty: there are 4 micro-batches; take train.batch=4" plan model=tiny train.noise=1 layout=micro=4 train.batch=2
+case_of 64 'momentum is for other optimizers|optim.groups="matrix: muon momentum=0.8, ..."' \
+    plan model=tiny optim.groups="matrix: muon, rest: adamw" optim.momentum=0.8
+case_of 78 'does not do alltoall|comm.algorithm="allreduce: ring"' plan model=tiny layout="dp=4 reduce=adasum" comm.algorithm=ring
+case_of 78 "did you mean 'adamw'" plan model=tiny optim.name=AdamW
+case_of 78 "did you mean 'sgd'" plan model=tiny optim.name=SGD
+case_of 78 "did you mean 'adamw', Adam with decoupled weight decay (plain Adam with optim.weight_decay=0)?)" plan model=tiny optim.name=Adam
+case_of 64 "log:1e-4:1e-1:4 has four values" sweep model=tiny optim.lr=1e-4..1e-1 run=none
+for fault in bogus:1 nan:8 slow:x:1 clock:0.5; do
+    SKEIN_FAULT=$fault case_of 78 "SKEIN_FAULT is \"$fault\"|doc/errors.md" train "${small[@]}" run=none
+done
 case_of 64 "nowhere" list nowhere
 case_of 64 "-o xml" list -o xml
 case_of 64 "trian|did you mean 'train'" help trian
@@ -98,6 +112,30 @@ said_of 'optim adamw: Adam|optim.eps  |added to the denominator; a number from 0
 said_of 'lr polynomial: |optim.schedule_power' help polynomial
 said_of 'word overlap: |a whole number from 1 to 4096|layout="tp=2 overlap=4"' list word overlap
 said_of 'coll ring: |2(n-1) a' help ring
+said_of 'sync=diloco:H:lr=0.7:momentum=0.9|(50)|rate of the outer step; a number from 0 to 10 (0.7)|codec  |not with' help diloco:50
+said_of 'sync=stream:H:lr=0.7:momentum=0.9:fragments=4:mix=0.5|by layers; a whole number from 1 to 1024 (4)' help stream
+said_of 'sync=postlocal:H@STEP|(must be said)|sync=postlocal:8@100' help postlocal
+said_of 'sync=ssp:S|inf: any number (3)|GPUs' help ssp
+said_of 'sync=backup:B|come last (1)' list sync backup
+said_of 'coll adasum|reduce=adasum' help adasum
+said_of 'parts of kind codec|skein list codec|topk4,' help codec
+said_of 'codec topk: |topk:RATIO|above 0, at most 1|grads=topk:0.01 feedback|codec=topk:0.01:feedback' help topk:0.1
+said_of 'FROM > TO BYTES_PER_SECOND|rest BYTES_PER_SECOND|between hosts' help comm.links
+# ---- plan and simulate warn as train does
+printf '0 1 50e9\nrest 1e9\n' >links
+gpus=(model=gpt2 train.dtype=bf16 train.batch=64 train.seq=256 layout=dp=16 device=cuda comm.algorithm=ring)
+said_of 'warning   comm.algorithm is "ring" and has no effect with device=cuda|NCCL_ALGO' plan "${gpus[@]}"
+said_of 'warning   comm.algorithm is "ring"' simulate "${gpus[@]}" --cluster h100-8
+for words in optim.warmup=100 optim.schedule_milestones=300,600 optim.schedule_decay=0 comm.links=links; do
+    case $words in *milestones*) more=optim.schedule=step ;; *decay*) more=optim.schedule=wsd ;; *) more=layout=dp=2 ;; esac
+    for command in plan simulate; do
+        said_of "warning   ${words%%=*}" $command model=tiny train.steps=60 $more $words
+    done
+done
+said_of 'schedule_milestones=[300, 600]' plan model=tiny optim.schedule=step optim.schedule_milestones=300,600
+"$skein" plan model=tiny layout=dp=16 comm.links=links --cluster h100-8 | grep -q '^warning *comm.links' && bad "links between hosts have an effect"
+"$skein" explain model=tiny layout=dp=2 device=cuda comm.algorithm=ring 2>&1 >out | grep -q 'warning: comm.algorithm is "ring"' || bad "explain does not warn"
+said_of 'warning   comm.links is links and has no effect' train "${small[@]}" layout=dp=2 train.steps=12 comm.links=links run=links-run
 case_of 64 "there is no optim 'adam' (did you mean 'adamw'?)" list optim adam
 case_of 64 "there are no parts of kind 'adamw'" list adamw
 case_of 64 "there are no parts of kind 'adamw'" list optim adamw -o csv
