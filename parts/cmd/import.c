@@ -2,6 +2,7 @@
  *
  * The state of the optimizer starts at zero, as in a new run; `skein train
  * --resume run=DIR` goes on from there, on any layout. */
+#include "base/shell_word.h"
 #include "cli/argv.h"
 #include "cli/cmd.h"
 #include "run/run.h"
@@ -90,7 +91,8 @@ static sk_status import_all(sk_arena *a, sk_job *job, import *m)
     SK_TRY(keep_tokens(a, m));
     SK_TRY(sk_rundir_config(&m->t, m->t.config));
     SK_TRY(save(a, m, boxes, n, n_model));
-    printf("saved %s/step-%010d\nnext  skein train --resume run=%s\n", m->t.ckpt, 0, m->t.dir);
+    printf("saved %s/step-%010d\nnext  skein train --resume run=%s\n", m->t.ckpt, 0,
+           sk_shell_word(a, m->t.dir));
     return SK_OK;
 }
 

@@ -1,4 +1,5 @@
 /* rate.c - `skein rate`: a learning-rate range test of a job, its curve, and the rate to try. */
+#include "base/shell_word.h"
 #include "base/strings.h"
 #include "cli/argv.h"
 #include "cli/cmd.h"
@@ -212,20 +213,6 @@ static void print_curve(const sk_range_curve *c, const sk_range_advice *d)
 
 /* --- the advice --- */
 
-/* A word as a shell reads it. */
-static void add_word(sk_out *o, const char *word)
-{
-    static const char easy[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                               "_-./=:,+@%";
-    if (*word && strspn(word, easy) == strlen(word)) {
-        sk_out_add(o, " %s", word);
-        return;
-    }
-    sk_out_add(o, " '");
-    for (; *word; word++) sk_out_add(o, *word == '\'' ? "'\\''" : "%c", *word);
-    sk_out_add(o, "'");
-}
-
 /* Is this word an option of ours, or a key that the advice sets?  Its value may be the word after
  * it. */
 static bool is_ours(const char *word, bool groups, bool *and_next)
@@ -263,10 +250,12 @@ static char *train_command(sk_arena *a, int argc, char **argv, const sk_job *job
     sk_out_add(&o, "skein train");
     for (int i = 0; i < argc; i++) {
         bool and_next;
-        if (!is_ours(argv[i], groups != NULL, &and_next)) add_word(&o, argv[i]);
+        if (!is_ours(argv[i], groups != NULL, &and_next))
+            sk_out_add(&o, " %s", sk_shell_word(o.arena, argv[i]));
         else i += and_next;
     }
-    if (groups) add_word(&o, sk_print(a, "optim.groups=%s", groups));
+    if (groups)
+        sk_out_add(&o, " %s", sk_shell_word(o.arena, sk_print(a, "optim.groups=%s", groups)));
     if (job->min_lr > lr) sk_out_add(&o, " optim.min_lr=%.2g", job->min_lr * lr / job->lr);
     if (!groups || job->min_lr > 0 || !all_said(job)) sk_out_add(&o, " optim.lr=%.2g", lr);
     return o.s;
@@ -310,7 +299,8 @@ static void print_advice(FILE *to, const sk_range_curve *c, const sk_range_advic
                 "be its own; data.order=shuffle tells more\n");
     if (groups)
         fprintf(to, "note      rates are those of optim.lr; those of optim.groups keep their ratio "
-                    "to it, and are scaled alike\n");
+                    "to it, and are scaled alike: where the ratio is wrong, so are rates of "
+                    "groups\n");
     fprintf(to, "try       %s\n", command);
 }
 

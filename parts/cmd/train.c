@@ -120,6 +120,10 @@ static sk_status load(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_r
     if (!sk_is_file(words[0]))
         return sk_fail(SK_EDATA, "replay: %s is not there: name the directory of a run", words[0]);
     SK_TRY(sk_argv_job(a, argc + 1, words, usage, job, rest));
+    if (rest->help) return SK_OK;
+    sk_job *was = sk_new(a, sk_job);
+    SK_TRY(sk_argv_job(a, 1, words, usage, was, &(sk_conf_rest){0}));
+    SK_TRY(sk_conf_replayed(a, run, was, job));
     if (!says_run(argc, argv)) *job->run = 0;
     if (strlen(run) >= sizeof job->replay)
         return sk_fail(SK_EUSAGE, "replay: the name is too long");

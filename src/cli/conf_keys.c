@@ -59,7 +59,7 @@ static const char groups_more[] =
     "optim.weight_decay\n"
     "  where these are said, else the optimizer's defaults.\n"
     "\n"
-    "  optim.groups=\"matrix: muon lr=0.02, rest: adamw\"\n"
+    "  optim.groups=\"matrix: muon lr=0.02 match_rms=0, rest: adamw\"\n"
     "  optim.groups=\"wte: lr=1e-4, h.0.*: lion betas=[0.9, 0.99], rest: adamw\"\n"
     "  optim.groups=\"vector: adamw weight_decay=0.01, rest: adamw\"   vectors decay only if it is "
     "said\n";

@@ -1,6 +1,7 @@
 /* swap_phases.c - the three phases of a swap as sweeps. */
 #include "cli/swap.h"
 #include "base/file_io.h"
+#include "base/shell_word.h"
 #include "train/folder.h"
 #include "train/model_average.h"
 
@@ -72,7 +73,8 @@ static sk_status run(sk_swap *w, sk_sweep *s, int phase, const char *what)
     fprintf(w->progress, "phase %d: %s, %d job%s\n", phase, what, s->jobs.n, sk_plural(s->jobs.n));
     sk_status st = sk_sweep_run(s, w->at_once, w->progress);
     if (st == SK_ESTOP)
-        return sk_fail(SK_ESTOP, "stopped in phase %d; skein swap run=%s goes on", phase, w->dir);
+        return sk_fail(SK_ESTOP, "stopped in phase %d; skein swap run=%s goes on", phase,
+                       sk_shell_word(w->arena, w->dir));
     SK_TRY(st);
     SK_TRY(all_done(s, what));
     return phase < 3 ? sk_swap_trained(w, s) : sk_swap_validated(w);

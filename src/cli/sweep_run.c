@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/file_io.h"
 #include "base/proc.h"
+#include "base/shell_word.h"
 #include "comm/boot.h"
 #include "skein.h"
 #include "train/checkpoint.h"
@@ -223,7 +224,7 @@ static sk_status run(runner *r)
     if (finished == s->jobs.n) return SK_OK; /* the signal came too late */
     return sk_fail(SK_ESTOP,
                    "stopped with %d of %d jobs finished; skein sweep run=%s goes on with the rest",
-                   finished, s->jobs.n, s->dir);
+                   finished, s->jobs.n, sk_shell_word(s->arena, s->dir));
 }
 
 sk_status sk_sweep_run(sk_sweep *s, int at_once, FILE *progress)

@@ -39,11 +39,13 @@ typedef struct sk_group {
     const int *ranks; /* in mesh order */
 } sk_group;
 
+enum { SK_AT_MEETING = -1 }; /* no instruction: replicas that run apart tell each other numbers */
+
 /* A rank's state in the control block.  Written by the rank alone, read by anyone. */
 typedef struct sk_rank_state {
     _Alignas(64) atomic_llong pid;
     atomic_llong step;      /* the step it is in; -1 before the first */
-    atomic_llong pc;        /* instruction it is at */
+    atomic_llong pc;        /* instruction it is at, or SK_AT_MEETING */
     atomic_llong waits_for; /* rank it waits for; -1: none */
     atomic_llong heartbeat; /* changes whenever it does something */
     atomic_ullong hash;     /* of its program, model and version: compared before step 1 */

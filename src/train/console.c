@@ -2,6 +2,7 @@
 #include "train/console_style.h"
 #include "base/clock.h"
 #include "base/proc.h"
+#include "base/shell_word.h"
 #include "base/strings.h"
 
 #include <math.h>
@@ -334,7 +335,8 @@ void sk_console_done(sk_console *c, const char *model_dir)
     }
     if (*model_dir && c->s->tokenizer) {
         sk_console_label(c, "next");
-        fprintf(c->to, "skein sample %s --prompt \"%s\"\n", c->t->dir, c->s->job->sample_prompt);
+        fprintf(c->to, "skein sample %s --prompt \"%s\"\n", sk_shell_word(&a, c->t->dir),
+                c->s->job->sample_prompt);
     }
     fflush(c->to);
     sk_arena_end(&a);

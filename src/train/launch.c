@@ -2,6 +2,7 @@
 #include "train/launch.h"
 #include "base/clock.h"
 #include "base/file_io.h"
+#include "base/shell_word.h"
 #include "base/strings.h"
 #include "run/flight.h"
 #include "train/console.h"
@@ -83,7 +84,7 @@ static sk_status outcome(sk_launcher *l)
         return sk_fail((sk_status)(128 + sk_launch_asked_by()),
                        "ended at once by a second signal; skein train --resume run=%s continues "
                        "from the newest checkpoint, if there is one",
-                       l->t.dir);
+                       sk_shell_word(l->arena, l->t.dir));
     if (sk_heaps_aborted(l->t.heaps, &code, &rank, &report)) {
         bool nobody =
             rank < 0 && l->boot && l->boot->local == 0; /* it died while it wrote its report */
@@ -96,7 +97,7 @@ static sk_status outcome(sk_launcher *l)
         return sk_fail(SK_ESTOP,
                        "stopped after step %lld, everything is saved; skein train --resume run=%s "
                        "continues",
-                       (long long)l->console.last.step, l->t.dir);
+                       (long long)l->console.last.step, sk_shell_word(l->arena, l->t.dir));
     if (l->setup.tokenizer && l->job->sample_every && *l->final) sk_launch_final_sample(l);
     sk_console_done(&l->console, l->final);
     return SK_OK;

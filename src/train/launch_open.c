@@ -98,6 +98,7 @@ static sk_status open_dir(sk_launcher *l, const char **note)
     sk_launch_make_config(l, 0);
     if (*l->t.from) {
         SK_TRY(sk_resume_state(l->arena, &l->setup, &l->t));
+        SK_TRY(sk_resume_sync(l->arena, &l->setup, &l->t, note));
         SK_TRY(sk_resume_rate(l->arena, &l->setup, &l->t, note));
     }
     l->only_validates = sk_job_validates_only(l->job) && *l->t.from &&

@@ -1,5 +1,6 @@
 /* loop_load.c - what a run begins from: init, a model directory or a checkpoint. */
 #include "train/loop_state.h"
+#include "base/shell_word.h"
 #include "run/run.h"
 #include "train/hf.h"
 #include "train/loss_scale.h"
@@ -33,7 +34,7 @@ static sk_status load_model(sk_loop *l)
                            "%s: '%s' has numbers that are not finite in %s; skein verify %s tells "
                            "whether they are in the file",
                            job->model_dir, l->boxes[i].name, sk_dtype_name(l->boxes[i].type),
-                           job->model_dir);
+                           sk_shell_word(&l->arena, job->model_dir));
     return SK_OK;
 }
 

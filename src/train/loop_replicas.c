@@ -80,11 +80,20 @@ static sk_status tell_some(sk_loop *l, int from, int n)
     return st;
 }
 
+/* For reports of ranks that wait there: the last instruction of the step may be one that was not
+ * due. */
+static void at_meeting(const sk_loop *l, bool is)
+{
+    atomic_store(&sk_heaps_rank_state(l->t->heaps, l->rank)->pc, is ? SK_AT_MEETING : 0);
+}
+
 sk_status sk_loop_tell(sk_loop *l)
 {
     int n = l->n_untold;
+    if (n) at_meeting(l, true);
     for (int from = 0; from < n; from += AT_ONCE)
         SK_TRY(tell_some(l, from, n - from < (int)AT_ONCE ? n - from : (int)AT_ONCE));
+    if (n) at_meeting(l, false);
     l->n_untold = 0;
     return SK_OK;
 }
@@ -124,7 +133,9 @@ sk_status sk_loop_meet(sk_loop *l, sk_decision *d)
     double began = sk_now();
     SK_TRY(sk_loop_tell(l));
     if (!l->rank) x.d = sk_loop_decide(l), x.next = next_meeting(l, sk_now() - began);
+    at_meeting(l, true);
     SK_TRY(sk_comm_small_bcast(sk_run_comm(l->run), &x, sizeof x));
+    at_meeting(l, false);
     l->meeting = x.next;
     *d = x.d;
     return SK_OK;

@@ -11,6 +11,7 @@
  * comes behind the step of the rank that is farthest. */
 #include "train/loop_state.h"
 #include "base/clock.h"
+#include "base/shell_word.h"
 #include "run/run.h"
 
 #include <string.h>
@@ -142,7 +143,7 @@ sk_status sk_loop_open_log(sk_loop *l)
             : sk_print(&l->arena,
                        "time decides %s: commits.jsonl records it, and skein train "
                        "--replay %s repeats it",
-                       what, l->t->dir));
+                       what, sk_shell_word(&l->arena, l->t->dir)));
     return SK_OK;
 }
 

@@ -1,6 +1,7 @@
 /* rundir.c - the directory of a run: its name, making it, what lies in it. */
 #include "train/rundir.h"
 #include "base/file_io.h"
+#include "base/shell_word.h"
 #include "train/checksums.h"
 #include "train/companions.h"
 #include "train/folder.h"
@@ -25,6 +26,7 @@ static const char *fresh_name(sk_arena *a, const sk_job *job)
     char *stem = basename(sk_strdup(a, *job->source ? job->source : job->model_name));
     char *dot = strrchr(stem, '.');
     if (dot && dot != stem) *dot = 0;
+    if (*job->replay) stem = sk_print(a, "replay-%s", basename(sk_strdup(a, job->replay)));
     const char *path = sk_print(a, "runs/%s-%s", stamp, stem);
     for (int i = 2; !access(path, F_OK); i++) path = sk_print(a, "runs/%s-%s-%d", stamp, stem, i);
     return path;
@@ -155,7 +157,7 @@ static sk_status not_a_model(sk_arena *a, const char *dir, const char *ckpt)
     return sk_fail(SK_ECREATE,
                    "run=%s is the directory of a model (it has config.json), not of a run: name "
                    "another run=DIR, and train from its weights with model=%s",
-                   dir, dir);
+                   dir, sk_shell_word(a, dir));
 }
 
 /* What is there already: who uses it says so first. */

@@ -27,6 +27,8 @@ sk_status sk_rundir_open(sk_arena *a, const sk_job *job, sk_training *t, const c
 sk_status sk_resume_state(sk_arena *a, const sk_setup *s, const sk_training *t);
 /* Adds a line to the note if the learning rate jumps, and the keys that it does by. */
 sk_status sk_resume_rate(sk_arena *a, const sk_setup *s, const sk_training *t, const char **note);
+/* Adds lines to the note on what the layout, or optim.ema, replaces by a mean, drops or begins. */
+sk_status sk_resume_sync(sk_arena *a, const sk_setup *s, const sk_training *t, const char **note);
 /* After ranks died: takes the lock again, and the newest checkpoint of the run if it has one. */
 sk_status sk_rundir_restart(sk_arena *a, sk_training *t);
 /* While ranks run: the newest complete checkpoint of the run with at most `most` steps done, or the

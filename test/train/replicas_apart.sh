@@ -21,6 +21,20 @@ cmp <(losses dp | tail -n 5) <(losses again | tail -n 5) || fail "other losses b
 same again dp
 awk -F'"tokens":' '/grad_norm/ { split($2, x, ","); if (x[1] != 256 * ++n) exit 1 }' dp/metrics.jsonl || fail "tokens of a step are not 256"
 
+# Resumed with another sync: what is dropped, and what becomes a mean, is told.
+train diloco layout="dp=2 sync=diloco:4"
+goes_on() { # the line that tells so, words
+    timeout 60 "$skein" train "${job[@]}" resume=diloco/ckpt/step-0000000030 train.steps=31 val.every=0 ckpt.every=0 run="on-$checks" "${@:2}" >said 2>&1 ||
+        { cat said; fail "not resumed: ${*:2}"; }
+    if [ "$1" ]; then said "$1"; else checks=$((checks + 1)); fi
+}
+goes_on '' layout="dp=2 sync=diloco:8"
+if grep -q 'replicas with\|dropped' said; then cat said; fail "nothing was dropped"; fi
+goes_on 'has the anchor and the outer momentum of its synchronisations, .* dropped' layout="dp=2 sync=local:8"
+goes_on '2 replicas with weights and optimizer state of their own: the run goes on with their mean' layout=dp=2
+goes_on '2 replicas .*: each of 4 replicas goes on with their mean' layout="dp=4 sync=diloco:8"
+goes_on 'optim.ema was 0 and is 0.9: the average begins from the weights of diloco' layout="dp=2 sync=diloco:8" optim.ema=0.9
+
 # One replica alone: the others go on, and the run has other weights than one in which none was bad.
 export SKEIN_FAULT=nan:10:1
 train skip layout="dp=2 sync=local:4" train.nonfinite=skip
@@ -58,4 +72,20 @@ step=${step##*/}
 "$skein" verify long >said 2>&1 || { cat said long.out; fail "no checkpoint behind the signal (exit code $rc)"; }
 last=$(sed -n 's/^{"step":\([0-9]*\),.*grad_norm.*/\1/p' long/metrics.jsonl | tail -n 1)
 [ "$step" = "$(printf 'step-%010d' "$last")" ] || fail "saved $step, and metrics end with step $last"
+
+# Who waits where replicas meet is not in a collective of the step: that one is not due before step 100000.
+"$skein" train "${job[@]}" layout="dp=3 sync=local:100000" train.batch=12 train.threads=1 train.steps=1000000 ckpt.every=0 val.every=0 \
+    order=fast comm.timeout=5 run=hang >hang.out 2>&1 &
+pid=$!
+for ((i = 0; i < 300; i++)); do
+    [ "$(grep -c grad_norm hang/metrics.jsonl 2>/dev/null)" -gt 20 ] 2>/dev/null && break
+    sleep 0.1
+done
+kill -STOP "$(pgrep -P $pid | sort -n | sed -n 2p)" || { cat hang.out; fail "the run has ended"; }
+rc=0
+wait $pid || rc=$?
+[ $rc = 69 ] || { cat hang.out; fail "a rank that hangs ended with $rc"; }
+grep -Eq 'rank [02] waited .* behind step [0-9]+, at the meeting of replicas, for .*rank 1 \(pid [0-9]+\) is stopped' hang.out ||
+    { cat hang.out; fail "the meeting of replicas is not named"; }
+
 echo "replicas apart: $runs models with the same bytes, $checks refusals"

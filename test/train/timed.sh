@@ -165,13 +165,28 @@ for said in run=backup run=./backup "--run backup"; do
     # shellcheck disable=SC2086  # words
     refused 73 "run ${said#*[= ]} already has checkpoints" --replay backup $said
 done
-refused 65 "line 1 drops 1 rank, and with sync=backup:2 every step drops 2" --replay backup layout="dp=3 sync=backup:2" run=no
+of_layout() { # run, layout, ranks: a copy whose config.yaml has another, which words may not
+    rm -rf other
+    cp -r "$1" other
+    sed -i "s/^layout:.*/layout: \"$2\"/; s/^ranks:.*/ranks: $3/" other/config.yaml
+}
+of_layout backup "dp=3 sync=backup:2" 3
+refused 65 "line 1 drops 1 rank, and with sync=backup:2 every step drops 2" --replay other run=no
 cp -r backup damaged
 sed -i '5s/"ranks":.*/"ranks":[0,1,2],"dropped":[]}/' damaged/commits.jsonl
 refused 65 "damaged/commits.jsonl: line 5 drops 0 ranks" --replay damaged run=no
 refused 65 "time made no choices" --replay plain run=no
-refused 65 "with as many ranks as the run had" --replay backup -n 2 layout="dp=2 sync=backup:1" run=no
+of_layout backup "dp=2 sync=backup:1" 2
+refused 65 "with as many ranks as the run had" --replay other run=no
 refused 65 "are asked for" --replay backup train.steps=13 run=no
 refused 65 "of that run are needed" --replay ssp-inf val.every=5 run=no
-refused 65 "is no line of a" --replay ssp-1 layout="dp=3 sync=backup:1" run=no
+of_layout ssp-1 "dp=3 sync=backup:1" 3
+refused 65 "is no line of a" --replay other run=no
+# A key that changes the result is named with both values.
+refused 78 "layout was \"dp=3 sync=backup:1\" and is \"dp=3 sync=backup:2\"" --replay backup layout="dp=3 sync=backup:2" run=no
+refused 78 "train.seed was 1 and is 7, optim.lr was 0.001 and is 0.1; " --replay backup train.seed=7 optim.lr=0.1 run=no
+refused 78 "train.threads was 1 and is 2" --replay backup train.threads=2 run=no
+replay backup "its own" log.every=4 train.steps=4
+"$skein" train --replay "its own" >said 2>&1 || { cat said; fail "no replay of a replay"; }
+said "next skein sample 'runs/[0-9]+-[0-9]+-replay-its own' --prompt"
 echo "timed: $runs models with the same bytes, $checks other checks"
