@@ -23,6 +23,9 @@ bool sk_idle(const sk_program *p); /* no op of its step has any work */
 char *sk_idle_text(sk_arena *a, const sk_setup *s, int n);
 /* The same, of the programs of a setup. */
 char *sk_idle_setup(sk_arena *a, const sk_setup *s);
+/* Kinds of steps of an optimizer that are not among the first so many, which `of` names
+ * ("train.steps"); NULL: none is missing. */
+char *sk_idle_sent(sk_arena *a, const sk_setup *s, const char *of, int64_t steps);
 /* What a run of so many steps never reaches: the end of the warmup, a layout of train.relayout, a
  * file of train.backward, a milestone.  A line each; NULL: there are none.  steps 0: not known yet.
  */

@@ -122,4 +122,19 @@ awk -v plan="$plan" -v half="$half" -v direct="$direct" -v sparse="$sparse" -v t
     exit !(direct == plan && heaps >= plan && heaps < 1.001 * plan && left > 0.75 && left < 1 && twice > 1.3 * plan)
 }' || fail "bytes: plan $plan, heaps $heaps, direct $direct, sparse $sparse, recursive_doubling $twice: $(cat err)"
 
+# Replicas: tokens of all of them, and bytes of whole intervals, as planned; what is not timed is told.
+tiny=(model=tiny train.seq=32 train.batch=8 train.threads=1)
+"$skein" bench step "${tiny[@]}" --layout dp=4 --layout "dp=4 sync=local:4" --layout "dp=4 sync=local:255" --steps 2 -o csv >out.csv 2>err ||
+    fail "replicas: $(cat err)"
+"$skein" plan "${tiny[@]}" layout="dp=4 sync=local:4" -o csv >plan.csv
+awk -F, 'FILENAME == "plan.csv" { if (FNR == 1) for (i = 1; i <= NF; i++) at[$i] = i; else plan += $at["ranks"] * $at["sent_bytes"]; next }
+    FNR > 1 && !($3 * $4 > 255900 && $3 * $4 < 256100 && $8 < 0.01) { exit bad = 1 }
+    /local:4,/ && $NF != plan { exit bad = 1 }
+    END { exit bad || !plan }' plan.csv out.csv || fail "replicas: $(cat out.csv plan.csv)"
+grep -q 'local:255: steps are alike again after 255, and 2 were timed' err || fail "replicas: $(cat err)"
+"$skein" bench step "${tiny[@]}" --layout "dp=2 sync=local:4" --ops --steps 2 -o csv >out.csv 2>err || fail "replicas: $(cat err)"
+grep -q '"\?(start allreduce)"\?,,0.25,' out.csv || fail "replicas, ops: $(cat out.csv)"
+"$skein" bench step "${tiny[@]}" optim.name=onebit-adam --layout dp=2 --steps 2 -o csv >out.csv 2>err || fail "onebit-adam: $(cat err)"
+grep -q 'freeze_step is 100000 and steps 4: every step sends gradients' err || fail "onebit-adam: $(cat err)"
+
 echo "bench: $points points, 0 wrong, $reports reports, 2 calibrated"
