@@ -39,25 +39,29 @@ static const char help[] =
     "busbw is algbw times 2(n-1)/n for allreduce, 1 for broadcast and reduce, (n-1)/n for the\n"
     "others; predicted_us is what skein simulate predicts (default machine: as calibrated, or\n"
     "cpu); wrong counts elements that differ from the known result.  Algorithms: skein list coll.\n"
-    "--choice times all algorithms that fit, in turns, and prints for each size the one that "
-    "would\n"
-    "be chosen beside the best of those that may be chosen and the fastest of all; --any-order\n"
-    "also chooses among those that sum in an order of their own, as order=any does.\n"
-    "--fit lays alpha-beta and LogGP through the times of a few algorithms on these links, says "
-    "how\n"
-    "far off each is, and writes the machine of --cluster with these links to FILE.\n"
+    "--choice times all algorithms that fit, in turns, and prints for each size the one that\n"
+    "would be chosen beside the best of those that may be chosen and the fastest of all; then it\n"
+    "times the choice and the best once more, in turns: ratio is pair_chosen_us over "
+    "pair_best_us,\n"
+    "the median of these turns.  --any-order also chooses among those that sum in an order of\n"
+    "their own, as order=any does.\n"
+    "--fit lays alpha-beta and LogGP through the times of a few algorithms on these links, says\n"
+    "how far off each is, and writes the machine of --cluster to FILE, with LogGP's numbers of\n"
+    "these links (collectives of up to 32 ranks are priced by it) and its error as a comment.\n"
     "--calibrate measures this host (for S seconds, default 20) and writes a machine for\n"
     "--cluster to FILE, or to the place where all commands look for it.\n\n"
     "step times training steps of a job under each layout; `--layouts all` takes every product of\n"
-    "dp, tp, pp and zero for -n ranks.  loss_delta is the largest relative difference of a loss\n"
-    "from that of one rank; mfu is over the peak of all that is used: of GPUs by their data sheet\n"
+    "dp, tp, pp and zero for -n ranks.  ms is the median of N (10) steps; where steps differ, as\n"
+    "with sync=local:8, a mean over whole intervals of N steps or more, as sent_bytes is.\n"
+    "loss_delta is the largest relative difference of a loss from that of one rank; mfu is over\n"
+    "the peak of all that is used: of GPUs by their data sheet\n"
     "for the type of the job, of cores as stored on this host (skein doctor).\n"
     "--ops prints instead where the time of a step goes, op by op, longest first; --shapes splits\n"
     "ops by the shapes of their operands.  Ops that a GPU does in one launch are one line; kernel\n"
     "names what does it there: cuBLASLt, cuDNN, flash (ours, through tensor cores), own.  Times\n"
     "are the mean of a rank, flops those of the job, bytes those of the operands as planned (of\n"
     "exchanges, those that leave the rank).  \"(between)\" is what is left of a traced step, and\n"
-    "\"step, not traced\" the median without clocks.\n"
+    "\"step, not traced\" is ms without clocks.\n"
     "    skein bench coll --op allreduce,alltoall --sizes 4..64Mi -n 2 -o csv\n"
     "    skein bench coll --algorithm all --sizes 1Mi -n 4\n"
     "    skein bench step model=demo -n 2 --layouts all -o csv\n"
@@ -102,7 +106,7 @@ static double host_peak(bench *b, const sk_setup *s)
 static double loss_delta(const bench *b, const sk_step_timing *t)
 {
     double most = 0;
-    for (int s = 0; s < t->n; s++) {
+    for (int s = 0; s < t->n && s < b->one.n; s++) {
         double d = fabs(t->loss[s] - b->one.loss[s]) / fmax(fabs(b->one.loss[s]), 1e-9);
         if (!(d <= most)) most = d; /* a NaN shows */
     }
@@ -186,6 +190,25 @@ static void add_row(bench *b, const char *layout, const sk_setup *s, const sk_st
     sk_table_add(b->table, cells);
 }
 
+/* Steps that are not among those that were timed. */
+static void say_steps(sk_arena *a, const char *layout, const sk_setup *s, const sk_step_timing *t)
+{
+    int n = t->n - SK_TIMED_WARM;
+    int64_t from = s->programs[0]->replicas_from;
+    const char *sent = sk_idle_sent(a, s, "steps", t->n);
+    if (n % t->interval)
+        fprintf(stderr,
+                "skein: %s: steps are alike again after %d, and %d were timed: ms and sent_bytes "
+                "are of these alone; intervals of up to %d steps are timed whole\n",
+                layout, t->interval, n, SK_TIMED_STEPS - SK_TIMED_WARM);
+    if (sk_layout_replicas(&s->layout) > 1 && from > SK_TIMED_WARM)
+        fprintf(stderr,
+                "skein: %s: replicas synchronise from step %lld on, and steps %d to %d were "
+                "timed\n",
+                layout, (long long)from + 1, SK_TIMED_WARM + 1, t->n);
+    if (sent) fprintf(stderr, "skein: %s: %s\n", layout, sent);
+}
+
 static sk_status one_layout(bench *b, sk_arena *tmp, const char *layout, bool reference)
 {
     sk_setup *s = sk_new(tmp, sk_setup);
@@ -207,6 +230,7 @@ static sk_status one_layout(bench *b, sk_arena *tmp, const char *layout, bool re
         b->one = t;
         return SK_OK;
     }
+    say_steps(tmp, layout, s, &t);
     if (b->ops) return time_ops(b, tmp, layout, s, &t);
     peak = t.peak[b->job->dtype == SK_F32 ? SK_PEAK_F32 : SK_PEAK_NARROW];
     if (!s->programs[0]->gpu) peak = host_peak(b, s);
@@ -262,7 +286,7 @@ static sk_status read_step(bench *b, sk_arena *a, int argc, char **argv, const c
 {
     static const sk_option options[] = {
         {"layouts", "all: every product of dp, tp, pp and zero for -n ranks", true},
-        {"steps", "measured steps (10)", true},
+        {"steps", "measured steps (10), or more, to whole intervals of a sync", true},
         {"ops", "a table of the time by op instead", false},
         {"shapes", "the same by op and shapes", false},
         {"o", "csv, json or md instead of text", true},

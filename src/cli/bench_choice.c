@@ -6,10 +6,11 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-static const char *const columns[] = {"op",      "bytes",     "ranks",        "hosts",
-                                      "chosen",  "chosen_us", "predicted_us", "best",
-                                      "best_us", "ratio",     "fastest",      "fastest_us"};
+static const char *const columns[] = {
+    "op",   "bytes",   "ranks", "hosts",   "chosen",     "chosen_us",      "predicted_us",
+    "best", "best_us", "ratio", "fastest", "fastest_us", "pair_chosen_us", "pair_best_us"};
 enum { COLS = sizeof columns / sizeof *columns };
 
 static int by_size(const void *a, const void *b)
@@ -81,8 +82,20 @@ static void add_row(sk_table *out, const sk_choice_times *t, const sk_choice_row
                                sk_print(a, "%.2f", 1e6 * took(t, r->best)),
                                sk_print(a, "%.3f", r->ratio),
                                sk_algorithm_name(t->spec[r->fastest].algorithm),
-                               sk_print(a, "%.2f", 1e6 * took(t, r->fastest))};
+                               sk_print(a, "%.2f", 1e6 * took(t, r->fastest)),
+                               sk_print(a, "%.2f", 1e6 * r->pair[0]),
+                               sk_print(a, "%.2f", 1e6 * r->pair[1])};
     sk_table_add(out, cells);
+}
+
+void sk_choice_pair(sk_choice_row *r, double (*turn)[2])
+{
+    double ratio[SK_CHOICE_TURNS];
+    for (int i = 0; i < SK_CHOICE_TURNS; i++) ratio[i] = turn[i][0] / turn[i][1];
+    r->ratio = sk_choice_median(ratio, SK_CHOICE_TURNS);
+    for (int i = 0; i < SK_CHOICE_TURNS; i++)
+        if (turn[i][0] / turn[i][1] <= r->ratio && turn[i][0] / turn[i][1] >= r->ratio)
+            memcpy(r->pair, turn[i], sizeof r->pair);
 }
 
 int sk_choice_rows(sk_arena *a, const sk_choice_times *t, sk_choice_row **rows)
@@ -95,7 +108,9 @@ int sk_choice_rows(sk_arena *a, const sk_choice_times *t, sk_choice_row **rows)
         if (before < i) continue;
         sk_choice_row r = look(a, t, i);
         if (r.chosen < 0) continue;
-        r.ratio = took(t, r.chosen) / took(t, r.best);
+        r.pair[0] = took(t, r.chosen);
+        r.pair[1] = took(t, r.best);
+        r.ratio = r.pair[0] / r.pair[1];
         (*rows)[n++] = r;
     }
     return n;

@@ -22,7 +22,11 @@ typedef struct sk_choice_row { /* of a kind and a size */
     int hosts;
     double predicted; /* seconds */
     double ratio;     /* chosen over best */
+    double pair[2];   /* seconds of the two that the ratio is of */
 } sk_choice_row;
+
+/* The turn of the median ratio of chosen and best, of SK_CHOICE_TURNS: its times are the pair. */
+void sk_choice_pair(sk_choice_row *r, double (*turn)[2]);
 
 /* Rows whose ratio is that of the times.  The best of many noisy times is one that had luck, so
  * that the two should be timed once more. */

@@ -361,7 +361,7 @@ static sk_status time_and_show(sk_arena *a, asked *q, const char *format)
 static sk_status time_pairs(sk_arena *a, asked *q, const sk_choice_times *t, sk_choice_row *rows,
                             int n)
 {
-    double ratio[SK_CHOICE_TURNS];
+    double took[SK_CHOICE_TURNS][2];
     int pairs = 0, at = 0;
     q->points.n = 0;
     q->points.v = NULL;
@@ -380,9 +380,9 @@ static sk_status time_pairs(sk_arena *a, asked *q, const sk_choice_times *t, sk_
         if (rows[i].chosen == rows[i].best) continue;
         for (int turn = 0; turn < SK_CHOICE_TURNS; turn++) {
             const sk_coll_timing *two = &times[2 * (turn * pairs + at)];
-            ratio[turn] = two[0].median / two[1].median;
+            for (int k = 0; k < 2; k++) took[turn][k] = two[k].median;
         }
-        rows[i].ratio = sk_choice_median(ratio, SK_CHOICE_TURNS);
+        sk_choice_pair(&rows[i], took);
         at++;
     }
     return SK_OK;
@@ -444,7 +444,6 @@ static sk_status show_fit(sk_arena *a, asked *q, const char *format)
     SK_TRY(time_points(a, q, times));
     if (q->boot.rank) return SK_OK;
     SK_TRY(sk_fit_show(a, &t, format, &q->machine));
-    q->machine.doc = "links fitted to times by skein bench coll --fit";
     return sk_machine_write(a, q->fit, &q->machine);
 }
 

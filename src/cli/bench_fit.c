@@ -11,6 +11,7 @@
 static const char *const columns[] = {"op", "bytes",         "ranks",    "algorithm",
                                       "us", "alpha_beta_us", "loggp_us", "start_us"};
 enum { COLS = sizeof columns / sizeof *columns };
+static const double POOR = 0.5; /* of the times, in the median */
 
 static int by_size(const void *a, const void *b)
 {
@@ -93,6 +94,21 @@ static void show_numbers(FILE *to, const sk_fit_times *t, const sk_fit *f, const
     show_error(to, t, g);
 }
 
+/* What the file says of its numbers; where they are poor, so does the command. */
+static char *tell_error(sk_arena *a, const sk_fit *g)
+{
+    char *text = sk_print(a,
+                          "links fitted to times by skein bench coll --fit, off by %.1f %% in the "
+                          "median and %.1f %% at worst",
+                          100 * g->median, 100 * g->worst);
+    if (g->median <= POOR) return text;
+    fprintf(stderr,
+            "skein: warning: LogGP is off by %.1f %% in the median: these times say little about "
+            "links; ranks on cores of their own, larger --sizes and more --seconds are needed\n",
+            100 * g->median);
+    return sk_print(a, "%s: too much to predict by", text);
+}
+
 sk_status sk_fit_show(sk_arena *a, const sk_fit_times *t, const char *format, sk_machine *m)
 {
     sk_table out = {.arena = a, .head = columns, .n_cols = COLS};
@@ -120,5 +136,6 @@ sk_status sk_fit_show(sk_arena *a, const sk_fit_times *t, const char *format, sk
                   .burst = t->between ? m->costs.between.burst : 0,
                   .gap = y[SK_LOGGP_GAP]};
     if (y[SK_LOGGP_SUM] > 0) m->costs.gamma = y[SK_LOGGP_SUM];
+    m->doc = tell_error(a, &g);
     return SK_OK;
 }

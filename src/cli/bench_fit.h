@@ -15,7 +15,7 @@ typedef struct sk_fit_times {
 } sk_fit_times;
 
 /* A row for each point, what either model says of it, then its numbers.  Those of LogGP become the
- * machine's; sums (gamma) too. */
+ * machine's; sums (gamma) too, and how far off it is (m->doc).  Warns where that is far. */
 sk_status sk_fit_show(sk_arena *a, const sk_fit_times *t, const char *format, sk_machine *m);
 
 #endif

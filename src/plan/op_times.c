@@ -3,6 +3,7 @@
 #include "program/acts.h"
 #include "base/strings.h"
 #include "plan/deadline.h"
+#include "plan/step_timing.h"
 #include "plan/workers.h"
 #include "program/fuse.h"
 
@@ -83,10 +84,11 @@ static void add_time(sk_op_times *t, const sk_op_time *x, double by)
     to->bytes += by * x->bytes;
 }
 
-static void add_inst(sk_arena *a, sk_run *r, int pc, bool shapes, sk_op_times *t)
+static void add_inst(sk_arena *a, sk_run *r, int step, int pc, bool shapes, sk_op_times *t)
 {
     const sk_program *p = sk_run_program(r);
     const sk_inst *in = &p->insts.v[pc];
+    if (!sk_inst_due(in, step, (int64_t)step * p->n_updates)) return;
     const double *times = sk_run_times(r);
     int at = sk_run_launch_at(r, pc);
     const char *kernel = sk_run_kernel_name(r, at);
@@ -129,7 +131,7 @@ static sk_status traced_steps(const ops_job *j, sk_run *run, sk_op_times *note)
         sk_arena a = {0};
         note->seconds += out.seconds;
         for (int pc = 0; pc < sk_run_program(run)->n_train; pc++)
-            add_inst(&a, run, pc, j->shapes, note);
+            add_inst(&a, run, s, pc, j->shapes, note);
         sk_arena_end(&a);
     }
     return SK_OK;
@@ -166,7 +168,8 @@ sk_status sk_time_ops(const sk_program *const *programs, const sk_run_opts *o, d
     sk_arena tmp = {0};
     int n = programs[0]->n_ranks;
     int64_t *heap = sk_many(&tmp, int64_t, n);
-    ops_job j = {.programs = programs, .opts = *o, .lr = lr, .steps = steps, .shapes = shapes};
+    ops_job j = {.programs = programs, .opts = *o, .lr = lr, .shapes = shapes};
+    j.steps = sk_steps_whole(steps, sk_steps_interval(programs));
     sk_assert(steps > 0);
     j.opts.trace = true;
     sk_heap_aliases aliases = sk_program_shared(&tmp, programs, n, heap);

@@ -1,7 +1,8 @@
 /* op_times.h - where the time of a step goes, op by op.
  *
  * Ranks run as in sk_time_steps, but traced.  Every launch of a step is counted under a name: an
- * op, a fusion of several ops on a GPU, or another instruction.  On a GPU times are those between
+ * op, a fusion of several ops on a GPU, or another instruction.  Steps are whole intervals, too:
+ * what runs in some of them has the mean.  On a GPU times are those between
  * events in the stream, and include waits for other streams.  Bytes are those of the operands as
  * they are planned, each read or written once; of communication, those that leave the rank.  An op
  * that picks rows of a table counts all of the table. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 enum { N = SK_LOGGP_N, TURNS = 50 };
+#define GOOD 0.1 /* off in the median: the measured o stays, whatever fits better by noise */
 
 /* --- least squares --- */
 
@@ -37,11 +38,12 @@ static bool solve(const double *normal, const double *right, unsigned in, double
     return true;
 }
 
-static double left_over(const double *row, const double *scale, int n, int k, const double *x)
+static double left_over(const double *row, const double *want, const double *scale, int n, int k,
+                        const double *x)
 {
     double sum = 0;
     for (int i = 0; i < n; i++) {
-        double off = -1;
+        double off = want ? -want[i] : -1;
         for (int j = 0; j < k; j++)
             if (scale[j] > 0) off += row[i * k + j] / scale[j] * x[j];
         sum += off * off;
@@ -49,7 +51,8 @@ static double left_over(const double *row, const double *scale, int n, int k, co
     return sum;
 }
 
-void sk_fit_rows(const double *row, int n, int k, double *x)
+/* sk_fit_rows with want[i] in place of 1; NULL: 1. */
+static void fit_rows(const double *row, const double *want, int n, int k, double *x)
 {
     double scale[N] = {0}, normal[N * N] = {0}, right[N] = {0}, best[N] = {0}, least = INFINITY;
     sk_assert(k <= N);
@@ -58,7 +61,7 @@ void sk_fit_rows(const double *row, int n, int k, double *x)
     for (int i = 0; i < n; i++)
         for (int j = 0; j < k; j++) {
             if (scale[j] <= 0) continue;
-            right[j] += row[i * k + j] / scale[j];
+            right[j] += row[i * k + j] / scale[j] * (want ? want[i] : 1);
             for (int l = 0; l < k; l++)
                 if (scale[l] > 0)
                     normal[j * N + l] += row[i * k + j] / scale[j] * row[i * k + l] / scale[l];
@@ -67,13 +70,15 @@ void sk_fit_rows(const double *row, int n, int k, double *x)
         double y[N];
         bool fits = solve(normal, right, in, y);
         for (int j = 0; j < k && fits; j++) fits = y[j] >= 0 && (scale[j] > 0 || !(in >> j & 1));
-        double left = fits ? left_over(row, scale, n, k, y) : INFINITY;
+        double left = fits ? left_over(row, want, scale, n, k, y) : INFINITY;
         if (left >= least * (1 - 1e-12)) continue; /* of equals the one with fewer numbers */
         least = left;
         memcpy(best, y, sizeof best);
     }
     for (int j = 0; j < k; j++) x[j] = scale[j] > 0 ? best[j] / scale[j] : 0;
 }
+
+void sk_fit_rows(const double *row, int n, int k, double *x) { fit_rows(row, NULL, n, k, x); }
 
 /* --- models --- */
 
@@ -174,35 +179,52 @@ sk_status sk_fit_alpha_beta(sk_arena *a, const sk_fit_point *v, int n, sk_fit *o
     return SK_OK;
 }
 
-/* The counts of a turn, with the part of o taken off: x stands for the other numbers. */
-static void turn(const sk_fit_point *v, int n, const double *number, double *row)
+/* The counts of a turn over the times, and what is left of 1 without the part of o: x stands for
+ * the other numbers. */
+static void turn(const sk_fit_point *v, int n, const double *number, double *row, double *want)
 {
     for (int i = 0; i < n; i++) {
         double *at = &row[(int64_t)i * N];
         count_played(number, &v[i], at);
-        double rest = v[i].seconds - at[SK_LOGGP_OVERHEAD] * number[SK_LOGGP_OVERHEAD];
-        rest = fmax(rest, v[i].seconds / 100); /* o alone is more than all of it */
+        want[i] = 1 - at[SK_LOGGP_OVERHEAD] * number[SK_LOGGP_OVERHEAD] / v[i].seconds;
         at[SK_LOGGP_OVERHEAD] = 0;
         if (!tells_sums(v, n)) at[SK_LOGGP_SUM] = 0;
-        for (int j = 0; j < N; j++) at[j] /= rest;
+        for (int j = 0; j < N; j++) at[j] /= v[i].seconds;
     }
 }
 
-sk_status sk_fit_loggp(sk_arena *a, const sk_fit_point *v, int n, double overhead, sk_fit *out)
+/* From these numbers on, with their o; the best of all turns, if it is better than *out. */
+static void fit_from(sk_arena *a, const sk_fit_point *v, int n, sk_fit now, sk_fit *out)
 {
-    double *row = sk_many(a, double, (int64_t)n *N);
-    sk_fit now;
-    SK_TRY(sk_fit_alpha_beta(a, v, n, &now));
-    *out = now; /* where the way begins: L and g from alpha and each */
-    now.number[SK_LOGGP_GAP] = now.number[SK_LOGGP_OVERHEAD];
-    now.number[SK_LOGGP_OVERHEAD] = overhead;
-    out->squares = INFINITY;
+    double *row = sk_many(a, double, (int64_t)n *N), *want = sk_many(a, double, n);
+    double overhead = now.number[SK_LOGGP_OVERHEAD];
     for (int i = 0; i < TURNS; i++) {
         judge(a, v, n, true, &now);
         if (now.squares < out->squares) *out = now;
-        turn(v, n, now.number, row);
-        sk_fit_rows(row, n, N, now.number);
+        turn(v, n, now.number, row, want);
+        fit_rows(row, want, n, N, now.number);
         now.number[SK_LOGGP_OVERHEAD] = overhead;
     }
+}
+
+/* Where cores are waited for, START may have taken longer than whole calls do: then the measured o
+ * fits badly, and one of the others is better. */
+sk_status sk_fit_loggp(sk_arena *a, const sk_fit_point *v, int n, double overhead, sk_fit *out)
+{
+    sk_fit now;
+    SK_TRY(sk_fit_alpha_beta(a, v, n, &now));
+    double each = now.number[SK_LOGGP_OVERHEAD];
+    *out = now;
+    out->squares = INFINITY;
+    fit_from(a, v, n, now, out); /* alpha-beta itself: o is `each` */
+    now.number[SK_LOGGP_GAP] = each;
+    now.number[SK_LOGGP_OVERHEAD] = 0;
+    fit_from(a, v, n, now, out);
+    sk_fit other = *out;
+    *out = now;
+    out->squares = INFINITY;
+    now.number[SK_LOGGP_OVERHEAD] = overhead;
+    fit_from(a, v, n, now, out);
+    if (out->median > GOOD && other.squares < out->squares) *out = other;
     return SK_OK;
 }

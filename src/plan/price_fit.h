@@ -8,7 +8,8 @@
  *
  *     alpha-beta   alpha, each, beta, beta incast, gamma
  *     LogGP        L, g, G, G incast, gamma; o is measured (sk_coll_timing.start): no time of a
- *                  whole call tells it from L
+ *                  whole call tells it from L.  Where that o fits much worse than none, or than
+ *                  `each` of alpha-beta, the better of these is taken
  *
  * Gamma stays 0 where all points add, since sums then grow as bytes do.  All members are on hosts
  * of their own. */

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-enum { ROWS = 12, BAR = 30 };
+enum { ROWS = 12, BAR = 30, TOLD_RANKS = 3, ENOUGH_STEPS = 50 };
 #define BAR_S 0.1 /* seconds between two drawings of the bar */
 
 /* "1:05", "1:02:09", "12 d" */
@@ -93,10 +93,11 @@ static void put_row(sk_console *c, const sk_record *r, double val)
                 sk_console_paint(c, SK_TONE_PLAIN));
     fprintf(c->to, "  %8.1e %8.3f %7s  ", r->lr, r->grad_norm,
             sk_short_number(&a, sum->tokens / s, ""));
-    put_mfu(c, r->mfu > 0 ? 100 * sum->mfu / s : 0);
+    put_mfu(c, sum->mfu > 0 ? 100 * sum->mfu / c->measured : 0);
     fprintf(c->to, "  %7.1f   ", mem);
-    if (c->s->n_ranks > 1 || sum->waited > 0) fprintf(c->to, "%5.1f %%", 100 * sum->waited / s);
-    else fprintf(c->to, "      –"); /* nobody to wait for */
+    if (c->measured > 0 && (c->s->n_ranks > 1 || sum->waited > 0))
+        fprintf(c->to, "%5.1f %%", 100 * sum->waited / c->measured);
+    else fprintf(c->to, "      –"); /* nobody to wait for, or all steps without rank 0 */
     double left = seconds_left(c);
     fprintf(c->to, " %7s%s%s\n", clock_text(&a, left), *r->text ? "   " : "", r->text);
     fflush(c->to);
@@ -104,6 +105,7 @@ static void put_row(sk_console *c, const sk_record *r, double val)
     else c->n_spark++;
     c->spark[c->n_spark - 1] = r->loss;
     c->since = (sk_record){0};
+    c->measured = 0;
     sk_arena_end(&a);
 }
 
@@ -131,8 +133,11 @@ static void on_step(sk_console *c, const sk_record *r)
     c->last = *r;
     c->since.seconds += r->seconds;
     c->since.tokens += r->tokens;
-    c->since.waited += r->waited;
-    c->since.mfu += r->seconds * r->mfu;
+    if (isfinite(r->waited)) {
+        c->measured += r->seconds;
+        c->since.waited += r->waited;
+        c->since.mfu += r->seconds * r->mfu;
+    }
     bool val = val_due(c, r->step);
     bool due = val || r->step == c->first || r->step == c->steps ||
                sk_loop_due(every, ROWS, r->step, c->steps ? c->steps : r->step + 1);
@@ -290,6 +295,49 @@ static void done_again(const sk_console *c)
             (long long)atomic_load(&t->again), (long long)atomic_load(&t->steps));
 }
 
+/* sync=backup: who was dropped how often, the most often first. */
+static void done_dropped(sk_console *c, sk_arena *a, long long steps)
+{
+    long long times[SK_CHANNEL_DROPPED], most = 0, rest = 0;
+    int first = -1, ranks = c->s->n_ranks < SK_CHANNEL_DROPPED ? c->s->n_ranks : SK_CHANNEL_DROPPED;
+    for (int r = 0; r < ranks; r++) times[r] = atomic_load(&c->t->channel->timed.dropped[r]);
+    sk_console_label(c, "dropped");
+    for (int shown = 0; shown < TOLD_RANKS; shown++) {
+        int at = 0;
+        for (int r = 1; r < ranks; r++)
+            if (times[r] > times[at]) at = r;
+        if (!times[at]) break;
+        if (!shown) first = at, most = times[at];
+        fprintf(c->to, "%srank %d in %lld", shown ? ", " : "", at, times[at]);
+        times[at] = 0;
+    }
+    for (int r = 0; r < ranks; r++) rest += times[r] > 0;
+    if (rest) fprintf(c->to, ", %lld other%s less often", rest, sk_plural(rest));
+    fprintf(c->to, " of %lld step%s\n", steps, sk_plural(steps));
+    if (steps >= ENOUGH_STEPS && 2 * most > steps)
+        sk_console_warn(c, sk_print(a,
+                                    "sync=backup dropped rank %d in %lld of %lld steps, and its "
+                                    "samples with it; fewer ranks than cores are needed, or plain "
+                                    "dp (doc/sync.md)",
+                                    first, most, steps));
+}
+
+static void done_timed(sk_console *c, sk_arena *a)
+{
+    sk_channel *h = c->t->channel;
+    long long n = atomic_load(&h->timed.n);
+    if (!n) return;
+    if (sk_layout_backup(&c->s->layout) >= 0) {
+        done_dropped(c, a, n);
+        return;
+    }
+    sk_console_label(c, "updates");
+    fprintf(c->to,
+            "%lld, by ranks that were %.2f steps behind the farthest in the mean, %lld at most\n",
+            n, (double)atomic_load(&h->timed.behind) / (double)n,
+            (long long)atomic_load(&h->timed.most_behind));
+}
+
 /* The pool is the plan, to the byte; the rest is CUDA's, and what others have there. */
 static void done_gpu(const sk_console *c, sk_arena *a)
 {
@@ -321,6 +369,7 @@ void sk_console_done(sk_console *c, const char *model_dir)
     done_loss(c);
     fprintf(c->to, "\n");
     done_again(c);
+    done_timed(c, &a);
     sk_console_label(c, "check");
     fprintf(c->to, "memory %s planned %s %s mapped, all ranks", sk_bytes(&a, planned),
             planned == mapped ? "=" : "but", sk_bytes(&a, mapped));

@@ -31,6 +31,7 @@ typedef struct sk_console {
     int64_t steps;   /* of the whole training; 0: not known yet */
     sk_record last;  /* the newest step */
     sk_record since; /* sums since the last row: seconds, tokens, waited, seconds x mfu */
+    double measured; /* of these the seconds of steps whose mfu and waited are known */
     sk_record row;   /* a row that waits for its validation loss */
     bool waiting;
     double val, best; /* newest and best validation loss; NaN: none */

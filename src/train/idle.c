@@ -127,8 +127,8 @@ static bool lacks_kind(const sk_setup *s, int64_t steps, int64_t n[SK_STEP_KINDS
 }
 
 /* Ranks that would send something else than gradients (program/sent_state.c) in later steps than
- * the run has.  Prices are those of these steps. */
-static void say_sent(sk_out *o, const sk_setup *s, int64_t steps)
+ * there are.  Prices are those of these steps. */
+static void say_sent(sk_out *o, const sk_setup *s, const char *of, int64_t steps)
 {
     static const char counted[] = "skein plan and simulate show the steps behind these";
     const sk_optim *x = s->optim;
@@ -136,16 +136,23 @@ static void say_sent(sk_out *o, const sk_setup *s, int64_t steps)
     if (steps <= 0 || !sends(s)) return;
     if (x->first_steps && s->job->knob[x->first_steps - 1] >= (double)steps)
         sk_out_add(o,
-                   "%soptim.%s is %.0f and train.steps %lld: every step sends gradients, and none "
+                   "%soptim.%s is %.0f and %s %lld: every step sends gradients, and none "
                    "the momentum in their place; %s",
                    o->n ? "; " : "", sk_knob_key(&x->knobs[x->first_steps - 1]),
-                   s->job->knob[x->first_steps - 1], (long long)steps, counted);
+                   s->job->knob[x->first_steps - 1], of, (long long)steps, counted);
     else if (x->step_kind && lacks_kind(s, steps, n))
         sk_out_add(o,
-                   "%sin train.steps=%lld of %s gradients are sent %lld times, momentum %lld "
+                   "%sin %s=%lld of %s gradients are sent %lld times, momentum %lld "
                    "times, and %lld steps are local; %s",
-                   o->n ? "; " : "", (long long)steps, x->name, (long long)n[SK_STEP_DENSE],
+                   o->n ? "; " : "", of, (long long)steps, x->name, (long long)n[SK_STEP_DENSE],
                    (long long)n[SK_STEP_SENT], (long long)n[SK_STEP_LOCAL], counted);
+}
+
+char *sk_idle_sent(sk_arena *a, const sk_setup *s, const char *of, int64_t steps)
+{
+    sk_out o = {.arena = a};
+    say_sent(&o, s, of, steps);
+    return o.s;
 }
 
 char *sk_idle_text(sk_arena *a, const sk_setup *s, int n)
@@ -156,7 +163,7 @@ char *sk_idle_text(sk_arena *a, const sk_setup *s, int n)
     say_micro(&o, s);
     say_words(&o, s);
     sk_setup_group_warnings(&o, s);
-    if (!(s->job->time_limit > 0)) say_sent(&o, s, s->job->steps);
+    if (!(s->job->time_limit > 0)) say_sent(&o, s, "train.steps", s->job->steps);
     return o.s;
 }
 
@@ -258,7 +265,7 @@ char *sk_idle_steps(sk_arena *a, const sk_setup *s, int64_t steps)
     if (steps) say_backward(&o, job, steps);
     if (steps) say_schedule(&o, job, steps);
     if (steps > 1) say_level(&o, job, steps);
-    if (job->time_limit > 0) say_sent(&o, s, steps);
+    if (job->time_limit > 0) say_sent(&o, s, "train.steps", steps);
     for (int i = 1; steps && s->relayout && i < s->relayout->n; i++) {
         const sk_run_phase *p = &s->relayout->v[i];
         if (p->from < steps) continue;

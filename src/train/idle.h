@@ -26,6 +26,9 @@ char *sk_idle_setup(sk_arena *a, const sk_setup *s);
 /* Keys of collectives that decide nothing here: comm.algorithm between GPUs, comm.links on one host
  * (far: there are several).  A line each; NULL: there are none. */
 char *sk_idle_comm(sk_arena *a, const sk_setup *s, bool far);
+/* Kinds of steps of an optimizer that are not among the first so many, which `of` names
+ * ("train.steps"); NULL: none is missing. */
+char *sk_idle_sent(sk_arena *a, const sk_setup *s, const char *of, int64_t steps);
 /* What a run of so many steps never reaches: the end of the warmup, a layout of train.relayout, a
  * file of train.backward, a milestone.  A line each; NULL: there are none.  steps 0: not known yet.
  */

@@ -24,7 +24,12 @@
 
 #include <stdatomic.h>
 
-enum { SK_CHANNEL_RECORDS = 1024, SK_CHANNEL_DECISIONS = 64, SK_WHY = 256 };
+enum {
+    SK_CHANNEL_RECORDS = 1024,
+    SK_CHANNEL_DECISIONS = 64,
+    SK_CHANNEL_DROPPED = 32, /* ranks of sync=backup, at most */
+    SK_WHY = 256
+};
 
 typedef struct sk_decision {
     int64_t steps; /* of the whole training; 0: not known yet */
@@ -51,7 +56,8 @@ typedef struct sk_record {
     double momentum;              /* that the schedule set; 0: the optimizer's own */
     double seconds;               /* from the end of the step before to the end of this one */
     double at;                    /* when it was over: sk_now() of rank 0's host */
-    double waited;                /* part of `seconds`: waiting for other ranks or moving bytes */
+    double waited;                /* part of `seconds`: waiting for other ranks or moving bytes;
+                                     NAN: not measured, the step was made without rank 0 */
     double copied, uncovered;     /* seconds of copies between memories; the exposed part of them */
     double mfu;                   /* of the peak; 0: not known */
     double scale;                 /* of the loss in this step: loss_scale.h */
@@ -81,6 +87,11 @@ typedef struct sk_channel {
         char name[SK_CKPT_NAME];
         bool begun;
     } save;
+    struct {                              /* what time has decided so far: loop_timed.c */
+        atomic_llong n;                   /* sync=backup: steps; sync=ssp: updates */
+        atomic_llong behind, most_behind; /* ssp: steps behind the farthest rank, sum and most */
+        atomic_llong dropped[SK_CHANNEL_DROPPED]; /* backup: steps made without a rank */
+    } timed;
     double peak; /* flops per second of all ranks, as rank 0 collected them: of their hosts
                     (host_peak.h) or GPUs */
     struct {     /* rank 0's, after its first step: sk_gpu_usage */

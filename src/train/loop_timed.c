@@ -14,6 +14,7 @@
 #include "base/shell_word.h"
 #include "run/run.h"
 
+#include <math.h>
 #include <string.h>
 
 bool sk_loop_is_timed(const sk_loop *l) { return sk_layout_timed(&l->s->layout); }
@@ -27,6 +28,9 @@ static sk_status seal(void *ctx, int64_t step, unsigned set)
                      .stop = sk_heaps_stop_asked(l->t->heaps),
                      .save = atomic_exchange(&l->channel->save_wished, 0) != 0};
     sk_channel_decide(l->channel, step, d);
+    atomic_fetch_add(&l->channel->timed.n, 1);
+    for (int r = 0; r < l->s->n_ranks && r < SK_CHANNEL_DROPPED; r++)
+        atomic_fetch_add(&l->channel->timed.dropped[r], !(set >> r & 1));
     return sk_commit_log_step(&l->commit_log, step, set, l->s->n_ranks);
 }
 
@@ -34,6 +38,15 @@ static unsigned imposed(void *ctx, int64_t step)
 {
     const sk_loop *l = ctx;
     return l->replay.set && step < l->replay.n ? l->replay.set[step] : 0;
+}
+
+/* By the rank whose turn it is, so that no other counts. */
+static void count_update(sk_channel *c, int64_t behind)
+{
+    atomic_fetch_add(&c->timed.n, 1);
+    if (behind <= 0) return;
+    atomic_fetch_add(&c->timed.behind, behind);
+    if (behind > atomic_load(&c->timed.most_behind)) atomic_store(&c->timed.most_behind, behind);
 }
 
 /* By the rank whose turn it is.  Who finishes a step first may have all ranks meet behind it: none
@@ -50,6 +63,7 @@ static sk_status updated(void *ctx, int64_t step, const int64_t turn[SK_N_TURNS]
         atomic_store(&c->save_wished, 0);
         atomic_store(&c->meeting.at, step + 1);
     }
+    count_update(c, ahead - (step + 1));
     return sk_commit_log_turns(&l->commit_log, step, l->rank, turn);
 }
 
@@ -155,7 +169,7 @@ sk_status sk_loop_catch_up(sk_loop *l, double start)
     double seconds = (sk_now() - start) / n;
     for (int i = 0; i < n; i++) {
         missed[i].late = true; /* its times are those of another rank */
-        missed[i].waited = 0;
+        missed[i].waited = NAN;
         sk_loop_told x = {.in = sk_loop_step_in(l), .out = missed[i], .seconds = seconds};
         x.at = sk_now();
         SK_TRY(sk_loop_end_step(l, &x));

@@ -186,6 +186,14 @@ static void print_dropped(const sk_record *r, char *to, size_t size)
     if (r->dropped) snprintf(to, size, ",\"dropped\":%d", r->dropped);
 }
 
+/* Per cent, or null where the step was made without rank 0. */
+static number exposed(const sk_record *r, double seconds)
+{
+    number t = {"null"};
+    if (isfinite(r->waited)) snprintf(t.s, sizeof t.s, "%.3g", 100 * r->waited / seconds);
+    return t;
+}
+
 static void print_batch(const sk_record *r, char *to, size_t size)
 {
     *to = 0;
@@ -216,10 +224,10 @@ bool sk_metrics_step(sk_metrics *m, const sk_record *r, double tokens, const sk_
     if (r->mfu > 0) snprintf(mfu, sizeof mfu, "%.4g", r->mfu);
     snprintf(line, sizeof line,
              "{\"step\":%lld,\"loss\":%s,\"grad_norm\":%s,\"lr\":%s,\"tokens\":%.0f,\"ms\":%.4g,"
-             "\"tok_s\":%.5g,\"mfu\":%s,\"mem_bytes\":%lld,\"exposed_pct\":%.3g,\"scale\":%.9g,"
+             "\"tok_s\":%.5g,\"mfu\":%s,\"mem_bytes\":%lld,\"exposed_pct\":%s,\"scale\":%.9g,"
              "\"skipped\":%lld,\"left_out\":%lld%s%s%s%s%s%s%s%s}\n",
              (long long)r->step, json(r->loss).s, json(r->grad_norm).s, json(r->lr).s, tokens,
-             1e3 * s, r->tokens / s, mfu, (long long)m->mem_bytes, 100 * r->waited / s, r->scale,
+             1e3 * s, r->tokens / s, mfu, (long long)m->mem_bytes, exposed(r, s).s, r->scale,
              (long long)r->skipped, (long long)r->left_out, batch, dropped, experts, momentum,
              copies, noise, backward, gpu);
     return put(m, line);

@@ -67,10 +67,11 @@
  * is recomputed or replicated) per second, over the peak of all that is used: of a GPU the data
  * sheet's (device/device.h), of a CPU the highest rate of matrix products that was ever measured on
  * its cores (host_peak.h); null if that is not known or rank 0, whose clock it is, has no work;
- * exposed_pct is the part of the step in which rank 0 waited for others or moved bytes; scale is
- * the factor of gradients in this step (loss_scale.h); skipped counts steps that changed nothing,
- * left_out batches that are not used (skipped_batches.h), since the beginning.  A number that is
- * not finite is null.
+ * exposed_pct is the part of the step in which rank 0 waited for others or moved bytes; both are
+ * null in a step that was made without rank 0 (sync=backup), which has its own clock alone; scale
+ * is the factor of gradients in this step (loss_scale.h); skipped counts steps that changed
+ * nothing, left_out batches that are not used (skipped_batches.h), since the beginning.  A number
+ * that is not finite is null.
  *
  * Nothing is lost: when a run begins anew in a directory, is resumed or goes back, the lines of
  * steps that are done again go to metrics.jsonl.1, or .2 and so on, before they are cut off here. A

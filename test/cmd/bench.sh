@@ -77,12 +77,19 @@ report 'one word too many' machine.txt
 # The choice beside the best of all that fit: on one host the heaps, and no best is slower than the choice.
 "$skein" bench coll --choice --op allreduce,allgather --sizes 64,64Ki -n 2 --seconds 0.02 -o csv >out.csv 2>err ||
     fail "choice: $(cat err)"
-[ "$(head -n 1 out.csv)" = "op,bytes,ranks,hosts,chosen,chosen_us,predicted_us,best,best_us,ratio,fastest,fastest_us" ] ||
+[ "$(head -n 1 out.csv)" = "op,bytes,ranks,hosts,chosen,chosen_us,predicted_us,best,best_us,ratio,fastest,fastest_us,pair_chosen_us,pair_best_us" ] ||
     fail "choice: $(head -n 1 out.csv)"
-awk -F, 'NR > 1 && !($5 == "shm" && $6 >= $9 && $9 >= $12 && $12 > 0 && $10 >= 1) { exit 1 } END { exit NR != 5 }' out.csv ||
+awk -F, 'NR > 1 && !($5 == "shm" && $6 >= $9 && $9 >= $12 && $12 > 0 && $10 >= 1 && $10 - $13 / $14 < 0.1 && $13 / $14 - $10 < 0.1) { exit 1 } END { exit NR != 5 }' out.csv ||
     fail "choice: $(cat out.csv)"
 grep -q '^chosen / best: median [0-9.]*, worst [0-9.]*, within 5 % in [0-4] of 4$' err || fail "choice: $(cat err)"
 report '--choice times all algorithms that fit; leave out --algorithm' --choice --algorithm ring
+
+# What is fitted is in the file, with its error.
+"$skein" bench coll --fit fitted.txt --op allreduce --sizes 64,16Ki --algorithm direct,ring,halving_doubling -n 2 --seconds 0.001 -o csv >out.csv 2>err ||
+    fail "fit: $(cat err)"
+grep -q '^# .*links fitted to times by skein bench coll --fit, off by [0-9.]* % in the median' fitted.txt || fail "fit: $(cat fitted.txt)"
+off=$(sed -n 's/^LogGP: .* off by \([0-9.]*\) % in the median.*/\1/p' err)
+[ "$(awk -v off="$off" 'BEGIN { print (off > 50) }')" = "$(grep -c 'warning: LogGP is off' err)" ] || fail "fit: $(cat err)"
 
 "$skein" bench coll --calibrate machine.txt --seconds 0.5 -o csv >out.csv 2>err || fail "calibrate: $(cat err)"
 grep -q '^shm_tiny,' out.csv || fail "calibrate: $(cat out.csv)"
@@ -121,5 +128,20 @@ awk -v plan="$plan" -v half="$half" -v direct="$direct" -v sparse="$sparse" -v t
     left = (plan - sparse) / (plan - half)
     exit !(direct == plan && heaps >= plan && heaps < 1.001 * plan && left > 0.75 && left < 1 && twice > 1.3 * plan)
 }' || fail "bytes: plan $plan, heaps $heaps, direct $direct, sparse $sparse, recursive_doubling $twice: $(cat err)"
+
+# Replicas: tokens of all of them, and bytes of whole intervals, as planned; what is not timed is told.
+tiny=(model=tiny train.seq=32 train.batch=8 train.threads=1)
+"$skein" bench step "${tiny[@]}" --layout dp=4 --layout "dp=4 sync=local:4" --layout "dp=4 sync=local:255" --steps 2 -o csv >out.csv 2>err ||
+    fail "replicas: $(cat err)"
+"$skein" plan "${tiny[@]}" layout="dp=4 sync=local:4" -o csv >plan.csv
+awk -F, 'FILENAME == "plan.csv" { if (FNR == 1) for (i = 1; i <= NF; i++) at[$i] = i; else plan += $at["ranks"] * $at["sent_bytes"]; next }
+    FNR > 1 && !($3 * $4 > 255900 && $3 * $4 < 256100 && $8 < 0.01) { exit bad = 1 }
+    /local:4,/ && $NF != plan { exit bad = 1 }
+    END { exit bad || !plan }' plan.csv out.csv || fail "replicas: $(cat out.csv plan.csv)"
+grep -q 'local:255: steps are alike again after 255, and 2 were timed' err || fail "replicas: $(cat err)"
+"$skein" bench step "${tiny[@]}" --layout "dp=2 sync=local:4" --ops --steps 2 -o csv >out.csv 2>err || fail "replicas: $(cat err)"
+grep -q '"\?(start allreduce)"\?,,0.25,' out.csv || fail "replicas, ops: $(cat out.csv)"
+"$skein" bench step "${tiny[@]}" optim.name=onebit-adam --layout dp=2 --steps 2 -o csv >out.csv 2>err || fail "onebit-adam: $(cat err)"
+grep -q 'freeze_step is 100000 and steps 4: every step sends gradients' err || fail "onebit-adam: $(cat err)"
 
 echo "bench: $points points, 0 wrong, $reports reports, 2 calibrated"

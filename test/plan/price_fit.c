@@ -6,6 +6,7 @@
  * error that is stated is that of the noise.  Chosen: over a grid of members, hosts, sizes and
  * machines the choice is within 5 % of the best list that is played. */
 #include "plan/price_fit.h"
+#include "cli/bench_choice.h"
 #include "plan/machine.h"
 
 #include <math.h>
@@ -193,6 +194,15 @@ static void stated(void)
     v[3].seconds *= 2;
     check(!sk_fit_loggp(&arena, v, count, 5e-6, &f), "fit", 1, 0);
     check(f.worst > 0.3 && f.worst_at == 3, "the point that is off", f.worst_at, 3);
+    count =
+        points(machines[1], true, 4, 0.03, v); /* START waited for a core, longer than calls took */
+    check(!sk_fit_alpha_beta(&arena, v, count, &g), "fit", 1, 0);
+    for (double o = 1e-3; o < 10; o *= 10) {
+        check(!sk_fit_loggp(&arena, v, count, o, &f), "fit", 1, 0);
+        check(f.squares < 2 * g.squares, "an o that cannot be", f.squares, g.squares);
+        check(f.median < 0.05, "the error beside it", f.median, 0.05);
+        near(f.number[SK_LOGGP_BYTE], 1.6e-7, 0.05, "G beside an o that cannot be");
+    }
     count = points(machines[3], true, 5, 0, v);
     check(!sk_fit_loggp(&arena, v, count, machines[3][SK_LOGGP_OVERHEAD], &f), "fit", 1, 0);
     check(!sk_fit_alpha_beta(&arena, v, count, &g), "fit", 1, 0);
@@ -221,6 +231,17 @@ static void rows(void)
 }
 
 /* --- choosing --- */
+
+/* The ratio that is shown is that of the times beside it. */
+static void pairs(void)
+{
+    double turn[SK_CHOICE_TURNS][2] = {{6, 2}, {2, 2}, {9, 1}, {3, 2}, {1, 4}};
+    sk_choice_row r = {.hosts = 1};
+    sk_choice_pair(&r, turn);
+    near(r.ratio, 1.5, 1e-12, "the median ratio");
+    near(r.pair[0], 3, 1e-12, "the chosen of that turn");
+    near(r.pair[1], 2, 1e-12, "the best of that turn");
+}
 
 /* The choice against every list that it might have taken, played.  any: of any order of sums. */
 static double against_played(const sk_costs *c, sk_coll_kind kind, int n, int hosts, int64_t bytes,
@@ -285,6 +306,7 @@ int main(void)
     rows();
     recovered();
     stated();
+    pairs();
     choices();
     sk_arena_end(&arena);
     printf("price_fit: %d checks, %d bad\n", checks, bad);

@@ -36,6 +36,8 @@ lines backup/commits.jsonl 12
 [ "$(grep -cF '"ranks":[0,1],"dropped":[2]}' backup/commits.jsonl)" -ge 8 ] || { cat backup/commits.jsonl; fail "who was slow was not dropped"; }
 [ "$(grep -c '"dropped":1' backup/metrics.jsonl)" = 12 ] || fail "metrics do not tell of 12 drops"
 tail -n 2 backup/metrics.jsonl | grep -q '"tokens":1536,' || fail "tokens are not those of two ranks in 12 steps"
+grep -Eq '^dropped +rank 2 in ([89]|1[012])(, rank [01] in [1-4])* of 12 steps$' backup.out || { cat backup.out; fail "who was dropped how often is not told"; }
+grep -q '^warning .*dropped rank' backup.out && fail "12 steps are too few for a warning"
 replay backup again
 same again backup
 cmp again/commits.jsonl backup/commits.jsonl || fail "a replay chose anew"
@@ -48,6 +50,13 @@ same bf16-again bf16
 train thread layout="dp=3 sync=backup:2" --launch=thread
 replay thread thread-again
 same thread-again thread
+
+# A rank that is dropped in most steps is told of, and rank 0 has no numbers of its own of steps without it.
+SKEIN_FAULT=slow:100:0 train always layout="dp=3 sync=backup:1" train.steps=50 val.every=0 ckpt.every=0
+grep -Eq '^warning +sync=backup dropped rank 0 in [2-5][0-9] of 50 steps' always.out || { cat always.out; fail "no warning of a rank that is always dropped"; }
+awk '/"mfu":null/ && !/"exposed_pct":null/ { exit 1 } /"exposed_pct":null/ { n++ } END { exit n < 26 }' always/metrics.jsonl ||
+    { cat always/metrics.jsonl; fail "what was not measured is not null"; }
+checks=$((checks + 2))
 
 # Bounded staleness: the most steps that a rank is ahead of the slowest when it reads weights.  Turns have no gap.
 ahead() { # run, ranks
@@ -66,6 +75,8 @@ ahead() { # run, ranks
 for s in 1 3 inf; do
     SKEIN_FAULT=slow:100:2 train "ssp-$s" layout="dp=3 sync=ssp:$s"
     lines "ssp-$s/commits.jsonl" 36
+    grep -Eq '^updates +36, by ranks that were [0-9.]+ steps behind the farthest in the mean, [0-9]+ at most$' "ssp-$s.out" ||
+        { cat "ssp-$s.out"; fail "ssp:$s: how far apart ranks were is not told"; }
     tail -n 2 "ssp-$s/metrics.jsonl" | grep -q '"tokens":2304,' || fail "ssp:$s: the last row has not the tokens of all ranks"
     most=$(ahead "ssp-$s" 3)
     case $s in
