@@ -73,7 +73,7 @@ static sk_status check_order(sk_arena *a, const sk_settings *all, const sk_knob 
     for (const sk_knob *k = knobs; k->name; k++) {
         int i = 0, own = (int)(k - knobs);
         while (k->over && strcmp(knobs[i].name, k->over) != 0) i++;
-        if (!k->over || x[own] >= x[i] || (k->fewer && x[own] <= 0)) continue;
+        if (!k->over || x[own] > x[i] || (k->fewer ? x[own] <= 0 : x[own] == x[i])) continue;
         const char *key = sk_print(a, "%s%s", where, sk_knob_key(k));
         const char *other = sk_print(a, "%s%s", where, sk_knob_key(&knobs[i]));
         const sk_setting *s = sk_setting_find(all, key);

@@ -8,6 +8,7 @@
 #include "cli/conf_key.h"
 #include "cli/setting.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -165,15 +166,22 @@ static bool read_list(sk_arena *a, const sk_knob *k, const char *value, double *
     return !value[strspn(value, blanks)];
 }
 
-/* Optimizers compute in f32, where a number just below 1 is 1: averages would never begin. */
-static sk_status below_one(sk_arena *a, const sk_knob *k, const sk_setting *s, const double *x)
+/* Optimizers compute in f32, where a number just below 1 is 1: averages would never begin.  And a
+ * tiny one is 0, with numbers below the normal ones: it would be no eps. */
+static sk_status fits_f32(sk_arena *a, const sk_knob *k, const sk_setting *s, const double *x)
 {
-    for (int i = 0; i < sk_knob_list(k); i++)
+    for (int i = 0; i < sk_knob_list(k); i++) {
+        if (x[i] > 0 && x[i] < FLT_MIN)
+            return sk_fail(sk_setting_code(s),
+                           "%s: %s is \"%.80s\", and %.15g is 0 in f32, in which optimizers "
+                           "compute; 0, or at least 1.2e-38, is needed",
+                           sk_setting_where(a, s, true), s->key, s->value, x[i]);
         if (k[i].most == SK_BELOW_ONE && (float)x[i] >= 1)
             return sk_fail(sk_setting_code(s),
                            "%s: %s is \"%.80s\", and %.15g is 1 in f32, in which optimizers "
                            "compute; at most 0.99999997 is needed",
                            sk_setting_where(a, s, true), s->key, s->value, x[i]);
+    }
     return SK_OK;
 }
 
@@ -197,7 +205,7 @@ sk_status sk_conf_knob_read(sk_arena *a, const sk_knob *k, const sk_setting *s, 
     const char *value = s->value, *on = sk_conf_knob_on(k), *off = sk_conf_knob_off(k);
     if (on && sk_conf_among("yes on true", value)) value = on;
     if (off && sk_conf_among("no off false", value)) value = off;
-    if (read_list(a, k, value, to)) return below_one(a, k, s, to);
+    if (read_list(a, k, value, to)) return fits_f32(a, k, s, to);
     return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; %s %s needed%s%s",
                    sk_setting_where(a, s, true), s->key, s->value, wanted(a, k),
                    sk_knob_list(k) > 1 ? "are" : "is",

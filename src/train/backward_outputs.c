@@ -45,31 +45,40 @@ static sk_status unknown(const char *name, size_t n)
                    word, near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
 }
 
-/* "norms,,kron", "," and " " have a place without a name. */
-static bool has_gap(const char *text)
+/* "norms,,kron", "," and " " have a place without a name, "norms kron" has one with two. */
+static bool is_list(const char *text)
 {
-    bool name = !*text;
-    for (; *text; text++) {
-        if (*text == ',' && !name) return true;
-        name = *text == ',' ? false : name || *text != ' ';
+    for (bool more = true; more; text++) {
+        text += strspn(text, " ");
+        size_t n = strcspn(text, ", ");
+        if (!n) return false;
+        text += n;
+        text += strspn(text, " ");
+        if (*text && *text != ',') return false;
+        more = *text == ',';
     }
-    return !name;
+    return true;
 }
 
 sk_status sk_backward_ask(const sk_job *job, sk_graph *g)
 {
     const char *text = job->backward, *name;
+    unsigned seen = 0;
     size_t n;
-    if (has_gap(text))
+    if (*text && !is_list(text))
         return sk_fail(SK_ECONF,
-                       "train.backward is \"%.80s\", which has a place without a name; names with "
-                       "commas between them are needed, as in \"norms, variance\"",
+                       "train.backward is \"%.80s\", which is no list; names with commas between "
+                       "them are needed, as in \"norms, variance\"",
                        text);
     while ((name = next_name(&text, &n))) {
         int i = 0;
         while (i < N_OUTPUTS && (strlen(outputs[i].name) != n || memcmp(outputs[i].name, name, n)))
             i++;
         if (i == N_OUTPUTS) return unknown(name, n);
+        if (seen & 1u << i)
+            return sk_fail(SK_ECONF, "train.backward has %s twice; leave one of them out",
+                           outputs[i].name);
+        seen |= 1u << i;
         g->extras |= outputs[i].extras;
     }
     if (job->backward_every && !*job->backward)

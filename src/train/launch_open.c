@@ -84,8 +84,9 @@ typedef struct found {
     char report[SK_REPORT_BYTES];
     char dir[PATH_MAX], ckpt[PATH_MAX], from[PATH_MAX];
     int64_t step, tokens, updates, steps, good, skipped;
-    bool pending;
+    bool pending, owed;
     double scale, progress;
+    sk_validation val;
     sk_noise_scale noise;
     sk_skipped_batches skipped_batches;
     sk_batch_state next;
@@ -123,6 +124,8 @@ static sk_status share_dir(sk_launcher *l, sk_status st)
                  .scale = t->scale,
                  .progress = t->progress,
                  .noise = t->noise,
+                 .val = t->val,
+                 .owed = t->owed,
                  .skipped_batches = t->skipped_batches,
                  .next = t->next};
     snprintf(f->report, sizeof f->report, "%s", st ? sk_error() : "");
@@ -148,6 +151,8 @@ static sk_status share_dir(sk_launcher *l, sk_status st)
     t->scale = f->scale;
     t->progress = f->progress;
     t->noise = f->noise;
+    t->val = f->val;
+    t->owed = f->owed;
     t->skipped_batches = f->skipped_batches;
     t->next = f->next;
     if (st && !f->code) { /* only this rank failed: it prints why */

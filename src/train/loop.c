@@ -19,44 +19,67 @@ bool sk_loop_due(int64_t every, int64_t times, int64_t done, int64_t steps)
     return done * times / steps != (done - 1) * times / steps;
 }
 
-/* With AdaScale the schedule may come to its end before the steps do. */
+/* A validation ended the run, or all steps are done; with AdaScale the schedule may come to its end
+ * before the steps do. */
 static bool is_over(const sk_loop *l)
 {
     int64_t steps = l->lr_schedule.steps;
-    return steps && (l->done >= steps || l->progress >= (double)steps);
+    return l->ended || (steps && (l->done >= steps || l->progress >= (double)steps));
 }
 
 /* A save after the last step is the save at the end: finish(). */
 static bool save_due(const sk_loop *l, const sk_decision *d)
 {
     int64_t steps = l->lr_schedule.steps ? l->lr_schedule.steps : l->done + 1;
+    if (is_over(l)) return false;
     return sk_loop_due(l->s->job->ckpt_every.steps, 0, l->done, steps) ||
            (d->save && l->done < steps);
 }
 
+static bool val_due(const sk_loop *l)
+{
+    return l->s->has_val &&
+           sk_loop_due(l->s->job->val_every, SK_VAL_TIMES, l->done, l->lr_schedule.steps);
+}
+
+static bool sample_due(const sk_loop *l)
+{
+    return l->s->tokenizer && !is_over(l) &&
+           sk_loop_due(l->s->job->sample_every, SAMPLE_TIMES, l->done, l->lr_schedule.steps);
+}
+
+static sk_status sample(sk_loop *l)
+{
+    char name[64];
+    snprintf(name, sizeof name, "sample-%010lld", (long long)l->done);
+    return sk_loop_export(l, name, SK_REC_SAMPLE);
+}
+
 static sk_status after_step(sk_loop *l, const sk_decision *d)
 {
-    const sk_job *job = l->s->job;
-    int64_t steps = l->lr_schedule.steps;
     int rollbacks = l->rollbacks;
-    if (l->s->has_val && sk_loop_due(job->val_every, SK_VAL_TIMES, l->done, steps))
-        SK_TRY(sk_loop_validate(l));
+    if (val_due(l)) SK_TRY(sk_loop_validate(l));
     if (save_due(l, d)) {
         double began = sk_now();
         SK_TRY(sk_loop_save(l));
         if (!l->rank) sk_loop_after_save(l, began);
     }
     if (l->rollbacks != rollbacks) return SK_OK;
-    if (l->s->tokenizer && sk_loop_due(job->sample_every, SAMPLE_TIMES, l->done, steps)) {
-        char name[64];
-        snprintf(name, sizeof name, "sample-%010lld", (long long)l->done);
-        SK_TRY(sk_loop_export(l, name, SK_REC_SAMPLE));
-    }
-    return SK_OK;
+    return sample_due(l) ? sample(l) : SK_OK;
 }
 
+/* The run that this one goes on from was stopped before it came to that. */
+static sk_status after_step_before(sk_loop *l)
+{
+    if (!l->t->owed || is_over(l)) return SK_OK;
+    if (val_due(l)) SK_TRY(sk_loop_validate(l));
+    return sample_due(l) ? sample(l) : SK_OK;
+}
+
+/* At once: a validation may take longer than whoever asks for a stop waits. */
 static sk_status stopped(sk_loop *l)
 {
+    l->owed = val_due(l) || sample_due(l);
     SK_TRY(sk_loop_save(l));
     SK_TRY(sk_run_barrier(l->run));
     if (!l->rank && l->saved != l->done)
@@ -81,7 +104,7 @@ static sk_status finish(sk_loop *l)
 {
     SK_TRY(sk_loop_tell(l));
     if (l->s->job->trace && l->done > l->t->step) SK_TRY(write_trace(l));
-    if (l->s->has_val && l->s->job->val_every && l->validated != l->done)
+    if (l->s->has_val && l->s->job->val_every && l->val.step != l->done)
         SK_TRY(sk_loop_validate(l));
     if (l->tried != l->done) SK_TRY(sk_loop_save(l));
     return SK_OK;
@@ -117,6 +140,7 @@ static sk_status train(sk_loop *l)
     l->save_interval.every = l->s->job->ckpt_every.seconds;
     l->save_interval.began = l->save_interval.last = sk_loop_clock(l);
     if (sk_job_validates_only(l->s->job)) return sk_loop_validate(l);
+    SK_TRY(after_step_before(l));
     do {
         SK_TRY(run_steps(l));
         SK_TRY(finish(l));

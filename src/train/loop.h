@@ -24,6 +24,7 @@
 #include "train/noise_scale.h"
 #include "train/setup.h"
 #include "train/skipped_batches.h"
+#include "train/validation.h"
 
 /* After the channel in shared memory: steps that ran the fallback program (fallback.h). */
 typedef struct sk_fallback_stats {
@@ -49,6 +50,8 @@ typedef struct sk_training {
     sk_noise_scale noise; /* when resuming */
     double progress;      /* of the schedule, when resuming; 0: not known */
     bool pending;         /* a gradient waits for a late optimizer, when resuming */
+    sk_validation val;    /* behind `step`, when resuming */
+    bool owed;            /* what was due behind `step` was not done, when resuming */
     sk_skipped_batches skipped_batches;
     sk_batch_state next;  /* what the next step reads, when resuming */
     int64_t updates;      /* of the optimizer, in these steps */

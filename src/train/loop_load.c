@@ -90,6 +90,8 @@ sk_status sk_loop_load_state(sk_loop *l, const sk_training *t)
     l->scale.skips = 0;
     l->shift = t->next.samples < 0 ? 0 : t->next.samples - t->next.index * l->s->job->batch;
     l->changed = t->next.changed;
+    l->val = (sk_validation){0};
+    l->ended = sk_validation_ends(&t->val, l->s->job);
     l->want = sk_relayout_with(l->t->setup, t->step, t->next.batch);
     sk_run_set_pending(l->run, t->pending && l->s->job->late);
     if (l->scale.moves && t->scale > 0) l->scale.value = t->scale, l->scale.good = t->good;

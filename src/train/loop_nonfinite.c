@@ -82,6 +82,7 @@ static sk_status share_checkpoint(sk_loop *l, sk_training *t)
     t->pending = f.pending;
     t->scale = f.scale;
     t->next = f.next;
+    t->val = (sk_validation){0}; /* the run did not end there */
     t->progress = f.progress;
     t->noise = f.noise;
     if (!f.first)

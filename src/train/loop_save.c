@@ -49,6 +49,15 @@ static sk_status share_name(sk_loop *l)
     return sk_run_barrier(l->run);
 }
 
+/* A change of the batch that comes next is made again by a run that goes on from here. */
+static sk_batch_state next_batch(const sk_loop *l)
+{
+    sk_batch_state x = {.samples = sk_loop_samples(l), .changed = l->changed};
+    x.batch = sk_relayout_setup(l->t->setup, sk_loop_next_phase(l))->job->batch;
+    if (x.batch != l->s->job->batch) x.changed = l->done;
+    return x;
+}
+
 static sk_status commit(sk_loop *l)
 {
     sk_channel *channel = l->channel;
@@ -59,6 +68,7 @@ static sk_status commit(sk_loop *l)
         return sk_fail((sk_status)w->report.status, "%s", w->why);
     }
     sk_mark m = sk_arena_mark(&l->arena);
+    sk_batch_state next = next_batch(l);
     sk_extra extra = {.steps = l->lr_schedule.steps,
                       .updates = l->updates,
                       .scale = l->scale.moves ? l->scale.value : 0,
@@ -69,8 +79,10 @@ static sk_status commit(sk_loop *l)
                       .pending = sk_run_pending(l->run),
                       .skipped_batches = l->skipped_batches,
                       .data = l->t->data,
-                      .batch = sk_relayout_setup(l->t->setup, sk_loop_next_phase(l))->job->batch,
-                      .next = {.samples = sk_loop_samples(l), .changed = l->changed},
+                      .val = l->val.step == l->done ? l->val : (sk_validation){0},
+                      .owed = l->owed,
+                      .batch = next.batch,
+                      .next = next,
                       .seq = l->s->job->seq,
                       .windows = l->s->feed.n_windows,
                       .order = l->s->job->data_order,

@@ -59,7 +59,9 @@ typedef struct sk_loop {
     int rollbacks;
     int rollbacks_in_row; /* of these, to `rollback_step` without another one in between */
     int64_t done;         /* steps */
-    int64_t validated;    /* the step of the last validation; 0: none */
+    sk_validation val;    /* the last; not one of an earlier start */
+    bool ended;           /* by a validation: val.stop_loss, val.stop_accuracy */
+    bool owed;            /* stopped before what is due behind the step */
     int64_t tried;        /* the step of the last save that was tried, alike on all ranks */
     int64_t saved;        /* rank 0: the step of the newest checkpoint; -1: none */
     double tokens;

@@ -17,15 +17,15 @@
 #define SPARE 0.06 /* part of train.time for validation, samples and saves */
 
 /* train.time: from the time of the steps so far, how many fit in all?  The first is slower and does
- * not count. */
+ * not count.  With AdaScale each of the schedule's is worth its gain, as it is now. */
 static int64_t choose_steps(const sk_loop *l)
 {
     int64_t n = l->done - l->t->step - 1;
     double now = sk_now(), spent = now - l->second_at, limit = l->s->job->time_limit;
     if (n < TRY_N || (spent < TRY_S && spent < 0.1 * limit)) return 0;
     double left = (1 - SPARE) * limit - (now - l->started);
-    int64_t more = (int64_t)(left * (double)n / spent);
-    return l->done + 1 + (more > 0 ? more : 0); /* the decision is read one step from now */
+    double more = fmax(0, floor(left * (double)n / spent));
+    return (int64_t)ceil(l->progress + l->gain * (1 + more)); /* it is read one step from now */
 }
 
 /* A save that would become due while the step runs comes after it. */
@@ -253,13 +253,7 @@ sk_status sk_loop_step(sk_loop *l)
     return sk_loop_end_step(l, &x);
 }
 
-/* val.stop_loss, val.stop_accuracy: alike on all ranks, since each has the sums of all. */
-static bool is_reached(const sk_job *job, const sk_record *r)
-{
-    return (job->stop_loss > 0 && r->loss <= job->stop_loss) ||
-           (job->stop_accuracy > 0 && r->accuracy >= job->stop_accuracy);
-}
-
+/* Whether it ends the run is alike on all ranks, since each has the sums of all. */
 sk_status sk_loop_validate(sk_loop *l)
 {
     const sk_feed *f = &l->s->val_feed;
@@ -276,13 +270,13 @@ sk_status sk_loop_validate(sk_loop *l)
         right += out.right;
     }
     if (tokens <= 0) return SK_OK;
-    l->validated = l->done;
     bool classes = l->s->graph.right != NULL;
     sk_record r = {.kind = SK_REC_VAL,
                    .step = l->done,
                    .loss = loss / tokens,
                    .accuracy = classes ? right / tokens : NAN};
-    if (is_reached(l->s->job, &r)) l->lr_schedule.steps = l->done;
+    l->val = (sk_validation){.step = l->done, .loss = r.loss, .accuracy = r.accuracy};
+    l->ended |= sk_validation_ends(&l->val, l->s->job);
     if (l->rank) return SK_OK;
     sk_metrics_val(&l->metrics, &r);
     sk_channel_put(l->channel, &r);

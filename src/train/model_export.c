@@ -236,18 +236,32 @@ static bool read_noise(const char *s, sk_noise_scale *n)
            isfinite(n->variance) && isfinite(n->square) && n->weight > 0 && n->weight <= 1;
 }
 
+static const char *print_val(sk_arena *a, const sk_validation *v)
+{
+    if (!v->step || !isfinite(v->loss)) return "";
+    return sk_print(a, "val=%.17g,%.17g ", v->loss, isfinite(v->accuracy) ? v->accuracy : -1);
+}
+
+static bool read_val(const char *s, int64_t step, sk_validation *v)
+{
+    int end = 0;
+    v->step = step;
+    return sscanf(s, "%lf,%lf%n", &v->loss, &v->accuracy, &end) == 2 && !s[end] &&
+           isfinite(v->loss) && isfinite(v->accuracy);
+}
+
 char *sk_extra_print(sk_arena *a, const sk_extra *x)
 {
-    return sk_print(a,
-                    "steps=%lld updates=%lld scale=%.17g good=%lld skipped=%lld left=%s pending=%d "
-                    "%sdata=%s batch=%lld seq=%lld windows=%lld order=%s samples=%lld changed=%lld "
-                    "tokenizer=%s",
-                    (long long)x->steps, (long long)x->updates, x->scale, (long long)x->good,
-                    (long long)x->skipped, sk_skipped_batches_print(a, &x->skipped_batches),
-                    x->pending, print_noise(a, x), x->data ? x->data : "", (long long)x->batch,
-                    (long long)x->seq, (long long)x->windows, x->order ? x->order : "",
-                    (long long)x->next.samples, (long long)x->next.changed,
-                    x->tokenizer ? x->tokenizer : "");
+    return sk_print(
+        a,
+        "steps=%lld updates=%lld scale=%.17g good=%lld skipped=%lld left=%s pending=%d "
+        "%s%sowed=%d data=%s batch=%lld seq=%lld windows=%lld order=%s samples=%lld changed=%lld "
+        "tokenizer=%s",
+        (long long)x->steps, (long long)x->updates, x->scale, (long long)x->good,
+        (long long)x->skipped, sk_skipped_batches_print(a, &x->skipped_batches), x->pending,
+        print_noise(a, x), print_val(a, &x->val), x->owed, x->data ? x->data : "",
+        (long long)x->batch, (long long)x->seq, (long long)x->windows, x->order ? x->order : "",
+        (long long)x->next.samples, (long long)x->next.changed, x->tokenizer ? x->tokenizer : "");
 }
 
 static const char tokenizer_word[] = "tokenizer=";
@@ -280,10 +294,15 @@ static bool read_scale(const char *s, double *to)
     return end != s && !*end && *to >= 0 && *to <= 1e12; /* 0: not said */
 }
 
-/* One word; one that is not known is a later version's. */
-static bool read_word(sk_arena *a, const char *key, const char *value, sk_extra *x)
+static bool read_bit(const char *s, bool *to)
 {
-    int64_t pending = 0;
+    *to = !strcmp(s, "1");
+    return *to || !strcmp(s, "0");
+}
+
+/* One word; one that is not known is a later version's. */
+static bool read_word(sk_arena *a, const char *key, const char *value, int64_t step, sk_extra *x)
+{
     if (!strcmp(key, "steps")) return read_whole(value, &x->steps);
     if (!strcmp(key, "updates")) return read_whole(value, &x->updates);
     if (!strcmp(key, "good")) return read_whole(value, &x->good);
@@ -299,10 +318,10 @@ static bool read_word(sk_arena *a, const char *key, const char *value, sk_extra 
     if (!strcmp(key, "scale")) return read_scale(value, &x->scale);
     if (!strcmp(key, "left")) return sk_skipped_batches_read(value, &x->skipped_batches);
     if (!strcmp(key, "data")) x->data = sk_strdup(a, value);
-    if (strcmp(key, "pending")) return true;
-    bool good = read_whole(value, &pending) && pending <= 1;
-    x->pending = pending != 0;
-    return good;
+    if (!strcmp(key, "val")) return read_val(value, step, &x->val);
+    if (!strcmp(key, "owed")) return read_bit(value, &x->owed);
+    if (!strcmp(key, "pending")) return read_bit(value, &x->pending);
+    return true;
 }
 
 sk_status sk_extra_read(sk_arena *a, const char *where, const char *text, int64_t step,
@@ -321,7 +340,7 @@ sk_status sk_extra_read(sk_arena *a, const char *where, const char *text, int64_
             return sk_fail(SK_EDATA, "%s: its extra says '%s', which is no KEY=VALUE", where,
                            sk_strict_show(word).s);
         *equals = 0;
-        if (!read_word(a, word, equals + 1, &x))
+        if (!read_word(a, word, equals + 1, step, &x))
             return sk_fail(SK_EDATA, "%s: its extra says %s=%s, which cannot be", where, word,
                            sk_strict_show(equals + 1).s);
     }

@@ -12,6 +12,7 @@
 #include "train/noise_scale.h"
 #include "train/setup.h"
 #include "train/skipped_batches.h"
+#include "train/validation.h"
 #include "train/batch_schedule.h"
 
 /* Parameters to the front: the graph has them by name, the optimizer's state it has not.  Returns
@@ -45,6 +46,8 @@ typedef struct sk_extra {
     double scale;
     sk_noise_scale noise; /* weight 0: not measured; and then progress is not said */
     double progress;      /* of the schedule, in steps */
+    sk_validation val;    /* behind the last step; printed if it is of that step */
+    bool owed;            /* a validation or a sample that was due behind it was left out */
     sk_skipped_batches skipped_batches;
     const char *data; /* sk_store_digest; "": not said */
     /* Which windows a step reads: 0 and "" are not said, by a checkpoint that is older than these.

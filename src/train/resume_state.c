@@ -67,9 +67,10 @@ static const char *find_other(sk_arena *a, const sk_setup *s, const sk_ckpt *c, 
 
 /* ---- keys that differ, by the texts of both jobs */
 
-const char *sk_resume_optim(sk_arena *a, const char *config, const char *key, size_t n)
+const char *sk_resume_value(sk_arena *a, const char *config, const char *section, const char *key)
 {
-    const char *line = strstr(config, "\noptim:\n");
+    size_t n = strlen(key);
+    const char *line = strstr(config, sk_print(a, "\n%s:\n", section));
     for (line = line ? strchr(line + 1, '\n') : NULL; line && !strncmp(line, "\n  ", 3);
          line = strchr(line + 1, '\n')) {
         const char *from = line + 3;
@@ -80,12 +81,13 @@ const char *sk_resume_optim(sk_arena *a, const char *config, const char *key, si
     return NULL;
 }
 
-bool sk_resume_change(sk_out *o, const char *was, const char *is, const char *key)
+bool sk_resume_change(sk_out *o, const char *was, const char *is, const char *section,
+                      const char *key)
 {
-    const char *x = sk_resume_optim(o->arena, was, key, strlen(key));
-    const char *y = sk_resume_optim(o->arena, is, key, strlen(key));
+    const char *x = sk_resume_value(o->arena, was, section, key);
+    const char *y = sk_resume_value(o->arena, is, section, key);
     if (!x || !y || !strcmp(x, y)) return false;
-    sk_out_add(o, "%soptim.%s was %s and is %s", o->n ? "; " : "", key, x, y);
+    sk_out_add(o, "%s%s.%s was %s and is %s", o->n ? "; " : "", section, key, x, y);
     return true;
 }
 
@@ -93,10 +95,10 @@ bool sk_resume_change(sk_out *o, const char *was, const char *is, const char *ke
 static const char *changes(sk_arena *a, const sk_setup *s, const char *was, const char *is)
 {
     sk_out o = {.arena = a};
-    bool other = sk_resume_change(&o, was, is, "name");
-    if (sk_resume_change(&o, was, is, "groups") || other) return o.s;
+    bool other = sk_resume_change(&o, was, is, "optim", "name");
+    if (sk_resume_change(&o, was, is, "optim", "groups") || other) return o.s;
     for (const sk_knob *k = s->optim->knobs; k->name; k += sk_knob_list(k))
-        if (k->role == SK_KNOB_PLAIN) sk_resume_change(&o, was, is, sk_knob_key(k));
+        if (k->role == SK_KNOB_PLAIN) sk_resume_change(&o, was, is, "optim", sk_knob_key(k));
     return o.s;
 }
 
@@ -117,14 +119,15 @@ static const char *words_of(sk_arena *a, const char *groups, const char *key)
 static const char *other_base(sk_arena *a, const sk_setup *s, const char *was, const char *is)
 {
     sk_out o = {.arena = a};
-    const char *x = sk_resume_optim(a, was, "groups", 6), *y = sk_resume_optim(a, is, "groups", 6);
+    const char *x = sk_resume_value(a, was, "optim", "groups");
+    const char *y = sk_resume_value(a, is, "optim", "groups");
     for (int g = 0; g <= s->job->n_groups; g++) {
         const sk_optim *optim = g ? s->job->group[g - 1].optim : s->optim;
         for (const sk_knob *k = optim->knobs; k->name; k++) {
             if (!k->base) continue;
-            if (sk_resume_change(&o, was, is, sk_knob_key(k))) return o.s;
+            if (sk_resume_change(&o, was, is, "optim", sk_knob_key(k))) return o.s;
             if (!strcmp(words_of(a, x, sk_knob_key(k)), words_of(a, y, sk_knob_key(k)))) continue;
-            sk_resume_change(&o, was, is, "groups");
+            sk_resume_change(&o, was, is, "optim", "groups");
             return o.s;
         }
     }
@@ -135,7 +138,7 @@ static const char *other_base(sk_arena *a, const sk_setup *s, const char *was, c
 static sk_status same_average(sk_arena *a, const sk_job *job, const sk_training *t,
                               const sk_ckpt *c)
 {
-    const char *was = sk_resume_optim(a, c->state.config, "ema", 3);
+    const char *was = sk_resume_value(a, c->state.config, "optim", "ema");
     if (!was || strtod(was, NULL) <= 0 || job->ema > 0) return SK_OK;
     return sk_fail(SK_ECONF,
                    "%s has an average of the weights (optim.ema=%s) that this run would drop: "
@@ -150,7 +153,7 @@ static sk_status same_average(sk_arena *a, const sk_job *job, const sk_training 
 static double number_was(sk_arena *a, const sk_setup *s, const char *was, int knob)
 {
     const char *key = sk_knob_key(&s->optim->knobs[knob]);
-    const char *x = sk_resume_optim(a, was, key, strlen(key));
+    const char *x = sk_resume_value(a, was, "optim", key);
     return x ? strtod(x, NULL) : s->job->knob[knob];
 }
 

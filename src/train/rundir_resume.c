@@ -202,6 +202,21 @@ static sk_status not_beyond(const sk_job *job, const sk_training *t)
                    (long long)t->steps, t->from, (long long)t->step, (long long)t->step);
 }
 
+/* What ended the run, whose steps are not all done; as long as the keys say so. */
+static void say_end(sk_arena *a, const sk_job *job, const sk_training *t, const char **note)
+{
+    const sk_validation *v = &t->val;
+    bool by_loss = job->stop_loss > 0 && v->loss <= job->stop_loss;
+    if (sk_job_validates_only(job) || t->step == t->steps || !sk_validation_ends(v, job)) return;
+    *note =
+        sk_print(a,
+                 "%s\nthe run ended at step %lld, where the %s was %.6g: to train on, set %s to "
+                 "%s that, or to 0",
+                 *note, (long long)v->step, by_loss ? "validation loss" : "accuracy",
+                 by_loss ? v->loss : v->accuracy, by_loss ? "val.stop_loss" : "val.stop_accuracy",
+                 by_loss ? "less than" : "more than");
+}
+
 sk_status sk_rundir_verify(sk_arena *a, const char *path, bool deep, sk_ckpt *c, sk_extra *x)
 {
     SK_TRY(sk_ckpt_verify(path, deep));
@@ -241,7 +256,10 @@ sk_status sk_resume_read(sk_arena *a, const sk_job *job, sk_training *t, const c
     t->skipped = x.skipped;
     t->skipped_batches = x.skipped_batches;
     t->pending = x.pending;
+    t->owed = x.owed;
+    t->val = job && job->data_changed ? (sk_validation){0} : x.val;
     if (!job) return SK_OK;
+    say_end(a, job, t, note);
     return not_beyond(job, t);
 }
 

@@ -14,9 +14,10 @@ sk_status sk_resume_newest(sk_arena *a, const char *dir, sk_training *t, const c
 /* Steps, tokens, updates and the number of steps that an earlier part of the run chose.  job: to be
  * compared with the checkpoint; NULL: the checkpoint is of this run. */
 sk_status sk_resume_read(sk_arena *a, const sk_job *job, sk_training *t, const char **note);
-/* The value of a key of section optim in the text of a config; NULL: it has none. */
-const char *sk_resume_optim(sk_arena *a, const char *config, const char *key, size_t n);
-/* Adds "optim.KEY was X and is Y" if both texts have the key with different values. */
-bool sk_resume_change(sk_out *o, const char *was, const char *is, const char *key);
+/* The value of a key of a section ("optim") in the text of a config; NULL: it has none. */
+const char *sk_resume_value(sk_arena *a, const char *config, const char *section, const char *key);
+/* Adds "SECTION.KEY was X and is Y" if both texts have the key with different values. */
+bool sk_resume_change(sk_out *o, const char *was, const char *is, const char *section,
+                      const char *key);
 
 #endif

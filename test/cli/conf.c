@@ -359,6 +359,8 @@ static void schedules(void)
     refused(load("optim.schedule=step optim.schedule_milestones=1,2,3,4,5,6,7"), SK_EUSAGE,
             "up to 6 numbers from 0 to");
     refused(load("optim.schedule=step optim.schedule_milestones=3,-1"), SK_EUSAGE, "up to 6");
+    refused(load("optim.schedule=step optim.schedule_milestones=1,1"), SK_EUSAGE,
+            "has 1 behind 1; its numbers must rise");
     refused(load("optim.schedule=onecycle optim.warmup=5"), SK_EUSAGE,
             "optim.warmup is 5, but the schedule onecycle rises by itself");
     refused(load("optim.schedule=onecycle optim.schedule_momentum=0.9"), SK_EUSAGE, "two numbers");
@@ -559,6 +561,9 @@ static void lists(void)
     check(!load("optim.betas=0.9,0.99999997") && (float)knob("beta2") < 1);
     refused(file("optim: {groups: \"rest: lion betas=[0.9, 0.999999999]\"}"), SK_ECONF,
             "0.999999999 is 1 in f32");
+    refused(load("optim.eps=1e-300"), SK_EUSAGE,
+            "1e-300 is 0 in f32, in which optimizers compute; 0, or at least 1.2e-38, is needed");
+    check(!load("optim.eps=1.2e-38") && !load("optim.eps=0"));
     refused(load("optim.name=adafactor optim.eps1=0"), SK_EUSAGE, "from 1e-18 to 1");
 }
 

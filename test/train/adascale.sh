@@ -71,6 +71,20 @@ cmp branch/final/model.safetensors ref/final/model.safetensors || fail "resumed:
 "$skein" train run=ref --resume >again.out 2>&1 || { cat again.out; fail "a finished run cannot be resumed"; }
 [ "$(number ref lr | wc -l)" = "$(wc -l <ref/metrics.jsonl)" ] || fail "the finished run went on"
 
+# resumed without AdaScale the rates are those of as many steps, and with it they have its gain: jumps that are told
+jump() { # checkpoint, keys of the sentence, words; the rate of the next step is in $to
+    local from=$1 words=$2
+    shift 2
+    rm -rf jump
+    timeout 100 "$skein" train "${job[@]}" run=jump layout=dp=4 resume="$from/ckpt/step-0000000010" ckpt.every=0 "$@" >jump.out 2>&1 || { cat jump.out; fail "jump"; }
+    to=$(sed -nE "s/^warning   the learning rate jumps from .* to (.*) at step 11: $words\$/\1/p" jump.out)
+}
+jump ref "optim.lr was 0.05 and is 0.1; optim.adascale was 8 and is 0" optim.adascale=0 optim.lr=0.1
+[ "$to" = 0.075 ] || { cat jump.out; fail "without AdaScale the rate jumps to $to, not to 0.075"; }
+train plain layout=dp=4 optim.adascale=0 ckpt.every=10
+jump plain "optim.adascale was 0 and is 8"
+if [ -z "$to" ] || [ "$(number jump lr | head -n 1 | cut -c 1-4)" != "${to:0:4}" ]; then cat jump.out; fail "with AdaScale the rate jumps to '$to'"; fi
+
 # In canonical order all micro-batches of all ranks are the small batches: whatever cuts the batch into the same parts has the
 # same gains, rates and weights, to the bit.
 parts() { # name; layouts that cut the batch into the same parts, a line each

@@ -101,9 +101,8 @@ for what in kron second_moment gradients; do
     [ "$(ls "one $what/backward")" = step-0000000002.safetensors ] || fail "$what: $(ls "one $what/backward")"
     "$skein" explain model=tiny train.backward="$what" >/dev/null || fail "$what: explain needs files"
 done
-refused 'a place without a name' train.backward=,
-refused 'a place without a name' train.backward="norms,,variance"
-refused 'a place without a name' train.backward="norms,"
+for list in , norms,,variance norms, 'norms variance'; do refused 'which is no list' train.backward="$list"; done
+refused 'train.backward has norms twice' train.backward=norms,norms
 refused 'gradients are offloaded' train.backward=norms layout=offload=grads
 for way in local:2 diloco:2 gossip:2 postlocal:4@1000 stream:4; do
     refused 'with sync each replica has' train.backward=variance layout="dp=2 sync=$way"

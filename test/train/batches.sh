@@ -123,6 +123,14 @@ for at in 30 60 90; do
     train "noise$at" --resume "${noise[@]}"
     same noise "noise$at"
 done
+# A checkpoint right at a change has it as the last one: the next comes 20 steps later there too.
+at=$(sed -nE 's/^\{"step":([0-9]+),"batch".*/\1/p' noise/metrics.jsonl | head -n 1)
+train change "${noise[@]}" ckpt.every="$at"
+grep -q "changed=$at " "change/ckpt/step-$(printf %010d "$at")/MANIFEST.json" || fail "noise: the checkpoint of step $at lacks the change"
+find change/ckpt -maxdepth 1 -name 'step-*' | sort | tail -n +2 | xargs rm -rf
+rm -rf change/final
+train change --resume "${noise[@]}"
+same noise change
 
 # --- random schedules, layouts and losses: the bits of one rank, also when resumed somewhere
 one_of() { # name of a variable, words; not in a subshell, whose RANDOM the next one would not go on from

@@ -102,6 +102,8 @@ told "data.val or data.val_fraction was changed: there were " data.val_fraction=
 # the rate of the last step, as it was, against that of the next one: what a schedule does by itself is no jump
 told "the learning rate jumps from 0.001 to 9.61e-06 at step 21: train.steps was 20 and is 21; optim.schedule was constant and is cosine" optim.schedule=cosine
 told "the learning rate jumps from 0.001 to 0.003 at step 21: train.steps was 20 and is 21; optim.lr was 0.001 and is 0.003" optim.lr=0.003
+told "the learning rate jumps from 0.001 to 0.002 at step 21: train.steps was 20 and is 21; optim.batch_scaling was none and is linear; train.batch_schedule was \"\" and is" \
+    train.batch_schedule="10: 8" optim.batch_scaling=linear
 told "" optim.lr=0.0011
 timeout 100 "$skein" train "${job[@]}" run=level resume=ref/ckpt/step-0000000040 optim.schedule=constant >other.out 2>&1 || { cat other.out; fail "level"; }
 grep -qE "^warning   the learning rate jumps from 0.000[0-9]+ to 0.001 at step 41: optim.schedule was cosine and is constant$" other.out ||

@@ -130,6 +130,29 @@ does "${job[@]}" train.steps=400 val.every=5 val.stop_loss=1 run=l
 grep val_loss l/metrics.jsonl | sed 's/.*val_loss"://; s/[,}].*//' | awk '{ last = $1; if ($1 <= 1) n++ } END { exit !(last <= 1 && n == 1) }' ||
     fail "it did not end at the first such loss"
 
+# ---- stopped in the step of such a validation, which the resumed run makes up for; resumed behind it, it is over
+ends=(model=tiny model.hidden_size=8 data.train=text train.seq=8 train.batch=4 train.threads=1 train.steps=300 log.every=0
+    val.every=6 sample.every=6 val.stop_loss=10)
+does "${ends[@]}" run=u
+SKEIN_FAULT=slow:2000:0:5 "$skein" train "${ends[@]}" run=i >said 2>&1 &
+pid=$! rc=0
+for _ in $(seq 600); do if grep -qs '"step":4,' i/metrics.jsonl; then break; fi; sleep 0.05; done
+kill -INT $pid
+wait $pid || rc=$?
+if [ $rc != 75 ] || ! grep -q 'stopped after step 6,' said; then cat said; fail "SIGINT: exit code $rc"; fi
+! grep -q val_loss i/metrics.jsonl || fail "a run that is asked to stop validates first"
+cp -r i k
+does run=k --resume val.stop_loss=0 train.steps=8
+[ "$(grep -ac '▸' said)" = 2 ] || fail "the sample that was due is not made up for: $(cat said)"
+does run=i --resume
+cmp u/final/model.safetensors i/final/model.safetensors || fail "stopped and resumed: another model"
+[ "$(grep val_loss i/metrics.jsonl)" = "$(grep val_loss u/metrics.jsonl)" ] || fail "other validations: $(cat i/metrics.jsonl)"
+does run=u --resume
+said 'warning the run ended at step 6, where the validation loss was .*: to train on, set val.stop_loss to less than that, or to 0'
+said 'done 0 steps'
+does run=u --resume val.stop_loss=0.1 train.steps=8
+[ "$(grep -c '"ms"' u/metrics.jsonl)" = 8 ] || fail "a run that ended does not go on with another val.stop_loss"
+
 # ---- pairs, whose weights are their own: a batch of 3 has the loss of batches of 1
 for i in 1 2 3 4 5 6 7; do echo "{\"prompt\": \"what is $i plus $i\", \"completion\": \"it is $((i + i)), as all know\"}"; done >pairs.jsonl
 for b in 1 3; do
