@@ -132,12 +132,16 @@ sk_status sk_sweep_alone(sk_arena *a, const char *command);
 
 /* ---- results */
 
+typedef struct sk_sweep_span {
+    double least, most;
+} sk_sweep_span;
+
 typedef struct sk_sweep_group { /* jobs that differ in train.seed alone */
     sk_sweep_job **v;
     int n, n_done;
-    double loss, loss_sd, val, val_sd; /* over those that are done; NAN: none, or a single one */
-    double tokens, seconds;
-    int64_t steps;
+    double loss, loss_sd, val, val_sd;   /* over those that are done; NAN: none, or a single one */
+    double tokens, seconds;              /* means */
+    sk_sweep_span step_span, token_span; /* one that was trained further has more */
 } sk_sweep_group;
 
 typedef struct sk_sweep_groups {
