@@ -21,7 +21,8 @@
  * A job is finished if its outcome is 0 or SK_ENUM (it diverged).  Any other is started again,
  * from its newest checkpoint if it has one.  One that was done, and has lost its losses or its
  * model since, is damaged: its last checkpoint has nothing left to train, so it is not started, and
- * its row says so. */
+ * its row says so.  Lines behind those of the job count if it was trained further by hand, to
+ * another model; then its row is that of the longer run. */
 #ifndef SK_CLI_SWEEP_H
 #define SK_CLI_SWEEP_H
 
