@@ -2,7 +2,8 @@
  *
  * small/start has the step of phase 1 and the checksums of its model, written before the first
  * worker begins.  When a swap is continued, phase 1 is compared with it: a run that was trained
- * further, or files that were replaced, would give the remaining workers another start. */
+ * further, or files that were replaced, would give the remaining workers another start.  It is
+ * older than small/sweep.json: a kill leaves none of these without it. */
 #include "base/file_io.h"
 #include "cli/swap.h"
 #include "train/checksums.h"
@@ -61,6 +62,9 @@ sk_status sk_swap_start(sk_swap *w)
                                        path));
         return same_start(w, was.s, is);
     }
+    if (sk_is_there(sk_print(w->arena, "%s/small/sweep.json", w->dir)))
+        return changed(
+            w, sk_print(w->arena, "%s is lost: which model workers began with is not known", path));
     SK_TRY(sk_dir_make(sk_print(w->arena, "%s/small", w->dir)));
     return sk_file_replace(path, is, strlen(is));
 }

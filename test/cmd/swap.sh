@@ -115,6 +115,15 @@ mv kept w/small/seed=5
 swap run=w --workers 4
 
 # ---- damaged records
+cp w/val/model=seed=3/metrics.jsonl kept
+echo '{"step":0,"val_loss":0.001}' >>w/val/model=seed=3/metrics.jsonl
+refused 65 "w/val/model=seed=3/metrics.jsonl has" run=w --workers 4
+mv kept w/val/model=seed=3/metrics.jsonl
+for record in small/start average-4.models; do
+    mv w/$record kept
+    refused 65 "w/$record is lost" run=w --workers 4
+    mv kept w/$record
+done
 cp w/small/start kept
 for start in "" garbage "5" "$(printf '5\nsums')" "$(head -c 200 kept)"; do
     printf '%s' "$start" >w/small/start
