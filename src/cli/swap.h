@@ -18,7 +18,8 @@
  *     val/model=.../       a validation alone (train.steps=0) of each model
  *
  * Phases name models by the real path of the directory: a swap goes on under any spelling of
- * run=DIR, from any working directory. */
+ * run=DIR, from any working directory.  One that was renamed or copied goes on with the models that
+ * it has now, which are held to their sums as ever. */
 #ifndef SK_CLI_SWAP_H
 #define SK_CLI_SWAP_H
 

@@ -22,6 +22,7 @@ static void begin(sk_swap *w, sk_sweep *s, const char *name, const char *const *
     int n = 0;
     *s = (sk_sweep){.arena = w->arena,
                     .dir = sk_print(w->arena, "%s/%s", w->dir, name),
+                    .home = w->real,
                     .file = w->file,
                     .words = sk_many(w->arena, const char *, w->n_words + n_own + n_more + 1),
                     .said = sk_many(w->arena, const char *, w->n_words + n_own + n_more + 3)};

@@ -72,7 +72,10 @@ typedef struct sk_sweep_job {
 typedef struct sk_sweep {
     sk_arena *arena;
     const char *dir, *file; /* file: NULL, or the FILE.yaml of all jobs */
-    const char **words;     /* key=value that all jobs have */
+    /* NULL, or a directory that may be moved with all in it: a job that began with a model below it
+     * goes on with the model of that name in it now.  Whose bytes they are is asked elsewhere. */
+    const char *home;
+    const char **words; /* key=value that all jobs have */
     int n_words;
     const char **said; /* the words that jobs follow from, as they were written */
     int n_said;

@@ -57,6 +57,29 @@ said '^large link/large/job/final 16 5 '
 (cd away && timeout 60 "$skein" swap run=../w --workers 4 >../said 2>&1) || { cat said; fail "not from another directory"; }
 [ "$before" = "$(stat -c %Y.%Z w/small/*/metrics.jsonl w/val/*/metrics.jsonl)" ] || fail "another spelling: what was done is done again"
 
+# ---- the directory is renamed: nothing is done again, and a worker that is not done goes on there
+swap run=w --workers 4 -o csv
+cp said rows
+before=$(stat -c %Y.%Z w/small/seed={2,4}/metrics.jsonl w/average-3/model.safetensors)
+echo '{"step":5,"loss":0.1,"tokens":1,"ms":1e6}' >>w/small/seed=3/metrics.jsonl # nobody trained it
+swap run=w --workers 4 -o csv
+cmp said rows || fail "a step that was added is shown: $(cat said)"
+sed -i '$d' w/small/seed=3/metrics.jsonl
+mv w moved
+swap run=moved --workers 4 -o csv
+sed 's#w/#moved/#' rows | cmp - said || fail "renamed: $(cat said)"
+grep -qF "weights: $PWD/moved/large/job/final" moved/small/seed=5/job.yaml || fail "job.yaml names the model of before"
+rm -r moved/small/seed=5/{outcome,ckpt,final}
+mv moved w
+swap run=w --workers 4
+said '^small w/small/seed=5/final 3 9 '
+[ "$before" = "$(stat -c %Y.%Z w/small/seed={2,4}/metrics.jsonl w/average-3/model.safetensors)" ] ||
+    fail "renamed: what was done is done again"
+cp w/small/seed=3/job.yaml kept
+sed -i 's#large/job/final#other/final#' w/small/seed=3/job.yaml
+refused 73 "other/final\" is \"weights: $PWD/w/large/job/final\" now" run=w --workers 4
+mv kept w/small/seed=3/job.yaml
+
 # ---- a training without its model; a start that is not that of the other workers
 mv w/small/seed=3/final kept
 rm -r w/average-4
