@@ -169,6 +169,7 @@ static sk_status run_phases(sk_swap *w)
     if (!path) return sk_fail(SK_EIO, "swap: the real path of %s: %s", w->dir, strerror(errno));
     w->real = sk_strdup(w->arena, path);
     free(path);
+    SK_TRY(sk_swap_recall_start(w, &(sk_text){0}));
     SK_TRY(run_large(w));
     SK_TRY(run_workers(w));
     SK_TRY(average(w));

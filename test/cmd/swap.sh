@@ -142,6 +142,12 @@ cp w/val/model=seed=3/metrics.jsonl kept
 echo '{"step":0,"val_loss":0.001}' >>w/val/model=seed=3/metrics.jsonl
 refused 65 "w/val/model=seed=3/metrics.jsonl has" run=w --workers 4
 mv kept w/val/model=seed=3/metrics.jsonl
+mv w/large/job job # phase 1 is not trained again for nothing
+mv w/small/start kept
+refused 65 "w/small/start is lost" run=w --workers 4
+[ ! -e w/large/job ] || fail "phase 1 was trained again before the swap was refused"
+mv kept w/small/start
+mv job w/large/job
 for record in small/start average-4.models; do
     mv w/$record kept
     refused 65 "w/$record is lost" run=w --workers 4
