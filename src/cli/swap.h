@@ -18,10 +18,12 @@
  *     val/model=.../       a validation alone (train.steps=0) of each model
  *
  * Phases name models by the real path of the directory: a swap goes on under any spelling of
- * run=DIR, from any working directory. */
+ * run=DIR, from any working directory.  One that was renamed or copied goes on with the models that
+ * it has now, which are held to their sums as ever. */
 #ifndef SK_CLI_SWAP_H
 #define SK_CLI_SWAP_H
 
+#include "base/file_io.h"
 #include "cli/sweep.h"
 
 typedef struct sk_swap {
@@ -44,6 +46,9 @@ typedef struct sk_swap {
 void sk_swap_phase(sk_swap *w, sk_sweep *s, int phase);
 /* Refuses what any of the phases would refuse; nothing if phase 1 has ended already. */
 sk_status sk_swap_check(sk_swap *w);
+/* small/start, empty before the first worker begins.  SK_EDATA: lost or damaged, before phase 1 is
+ * trained again for nothing. */
+sk_status sk_swap_recall_start(sk_swap *w, sk_text *was);
 /* Notes the model that workers begin with.  SK_EDATA: they began with another one. */
 sk_status sk_swap_start(sk_swap *w);
 /* swap_models.c: SK_EDATA if models that were trained, averaged or validated are others now. */

@@ -69,16 +69,18 @@ sk_status sk_swap_note_average(sk_swap *w)
 sk_status sk_swap_averaged(sk_swap *w)
 {
     const char *path = record_path(w);
-    sk_text was;
+    sk_text was = {.s = "", .n = 0};
+    bool there = sk_is_there(path);
     SK_TRY(intact(w->average, sk_print(w->arena, "remove %s and %s/val to make them anew",
                                        w->average, w->dir)));
-    if (!sk_is_there(path)) return SK_OK;
-    SK_TRY(sk_file_read(w->arena, path, &was));
+    if (there) SK_TRY(sk_file_read(w->arena, path, &was));
     if (!strcmp(was.s, list_workers(w))) return SK_OK;
     return sk_fail(SK_EDATA,
-                   "swap: %s is not the mean of the workers of now: %s lists other models; bring "
-                   "those back, or remove %s and %s/val to make them anew",
-                   w->average, path, w->average, w->dir);
+                   "swap: %s is not %sthe mean of the workers of now: %s %s back, or remove %s and "
+                   "%s/val to make them anew",
+                   w->average, there ? "" : "known to be ", path,
+                   there ? "lists other models; bring those" : "is lost; bring it", w->average,
+                   w->dir);
 }
 
 /* ---- rows */

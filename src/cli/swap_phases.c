@@ -23,6 +23,7 @@ static void begin(sk_swap *w, sk_sweep *s, const char *name, const char *const *
     int n = 0;
     *s = (sk_sweep){.arena = w->arena,
                     .dir = sk_print(w->arena, "%s/%s", w->dir, name),
+                    .home = w->real,
                     .file = w->file,
                     .words = sk_many(w->arena, const char *, w->n_words + n_own + n_more + 1),
                     .said = sk_many(w->arena, const char *, w->n_words + n_own + n_more + 3)};
@@ -170,6 +171,7 @@ static sk_status run_phases(sk_swap *w)
     if (!path) return sk_fail(SK_EIO, "swap: the real path of %s: %s", w->dir, strerror(errno));
     w->real = sk_strdup(w->arena, path);
     free(path);
+    SK_TRY(sk_swap_recall_start(w, &(sk_text){0}));
     SK_TRY(run_large(w));
     SK_TRY(run_workers(w));
     SK_TRY(average(w));

@@ -2,7 +2,8 @@
  *
  * small/start has the step of phase 1 and the checksums of its model, written before the first
  * worker begins.  When a swap is continued, phase 1 is compared with it: a run that was trained
- * further, or files that were replaced, would give the remaining workers another start. */
+ * further, or files that were replaced, would give the remaining workers another start.  It is
+ * older than small/sweep.json: a kill leaves none of these without it. */
 #include "base/file_io.h"
 #include "cli/swap.h"
 #include "train/checksums.h"
@@ -43,6 +44,21 @@ static bool is_start(const char *path, sk_text t)
     return good;
 }
 
+sk_status sk_swap_recall_start(sk_swap *w, sk_text *was)
+{
+    const char *path = sk_print(w->arena, "%s/small/start", w->dir), *why = "damaged";
+    *was = (sk_text){.s = "", .n = 0};
+    if (sk_is_there(path)) {
+        SK_TRY(sk_file_read(w->arena, path, was));
+        if (is_start(path, *was)) return SK_OK;
+    } else {
+        if (!sk_is_there(sk_print(w->arena, "%s/small/sweep.json", w->dir))) return SK_OK;
+        why = "lost";
+    }
+    return changed(
+        w, sk_print(w->arena, "%s is %s: which model workers began with is not known", path, why));
+}
+
 sk_status sk_swap_start(sk_swap *w)
 {
     const sk_sweep_job *one = &w->one.jobs.v[0];
@@ -52,15 +68,8 @@ sk_status sk_swap_start(sk_swap *w)
     int64_t step = one->curve.train.n ? one->curve.train.v[one->curve.train.n - 1].step : 0;
     if (sk_is_there(sums)) SK_TRY(sk_file_read(w->arena, sums, &files));
     const char *is = sk_print(w->arena, "%lld\n%s", (long long)step, files.s);
-    if (sk_is_there(path)) {
-        SK_TRY(sk_file_read(w->arena, path, &was));
-        if (!is_start(path, was))
-            return changed(w, sk_print(w->arena,
-                                       "%s is damaged: which model workers began with is "
-                                       "not known",
-                                       path));
-        return same_start(w, was.s, is);
-    }
+    SK_TRY(sk_swap_recall_start(w, &was));
+    if (was.n) return same_start(w, was.s, is);
     SK_TRY(sk_dir_make(sk_print(w->arena, "%s/small", w->dir)));
     return sk_file_replace(path, is, strlen(is));
 }

@@ -21,7 +21,8 @@
  * A job is finished if its outcome is 0 or SK_ENUM (it diverged).  Any other is started again,
  * from its newest checkpoint if it has one.  One that was done, and has lost its losses or its
  * model since, is damaged: its last checkpoint has nothing left to train, so it is not started, and
- * its row says so. */
+ * its row says so.  Lines behind those of the job count if it was trained further by hand, to
+ * another model; then its row is that of the longer run. */
 #ifndef SK_CLI_SWEEP_H
 #define SK_CLI_SWEEP_H
 
@@ -71,7 +72,10 @@ typedef struct sk_sweep_job {
 typedef struct sk_sweep {
     sk_arena *arena;
     const char *dir, *file; /* file: NULL, or the FILE.yaml of all jobs */
-    const char **words;     /* key=value that all jobs have */
+    /* NULL, or a directory that may be moved with all in it: a job that began with a model below it
+     * goes on with the model of that name in it now.  Whose bytes they are is asked elsewhere. */
+    const char *home;
+    const char **words; /* key=value that all jobs have */
     int n_words;
     const char **said; /* the words that jobs follow from, as they were written */
     int n_said;
@@ -132,12 +136,16 @@ sk_status sk_sweep_alone(sk_arena *a, const char *command);
 
 /* ---- results */
 
+typedef struct sk_sweep_span {
+    double least, most;
+} sk_sweep_span;
+
 typedef struct sk_sweep_group { /* jobs that differ in train.seed alone */
     sk_sweep_job **v;
     int n, n_done;
-    double loss, loss_sd, val, val_sd; /* over those that are done; NAN: none, or a single one */
-    double tokens, seconds;
-    int64_t steps;
+    double loss, loss_sd, val, val_sd;   /* over those that are done; NAN: none, or a single one */
+    double tokens, seconds;              /* means */
+    sk_sweep_span step_span, token_span; /* one that was trained further has more */
 } sk_sweep_group;
 
 typedef struct sk_sweep_groups {

@@ -113,18 +113,14 @@ static void damaged(sk_sweep *s, sk_sweep_job *j, const char *what, const char *
                       what, bring, j->dir);
 }
 
-/* The losses are in metrics.jsonl alone.  It may have grown: a job may be trained further. */
-static sk_status check_losses(sk_sweep *s, sk_sweep_job *j, const record *r, bool *grown)
+/* The losses are in metrics.jsonl alone.  Of a model that was validated it never grows. */
+static void check_losses(sk_sweep *s, sk_sweep_job *j, const record *r, sk_text t)
 {
-    const char *path = sk_print(s->arena, "%s/metrics.jsonl", j->dir);
-    sk_text t = {.s = "", .n = 0};
-    if (sk_is_there(path)) SK_TRY(sk_file_read(s->arena, path, &t));
-    *grown = (int64_t)t.n > r->bytes;
-    if (!t.n || (int64_t)t.n < r->bytes)
+    bool grown = (int64_t)t.n > r->bytes && sk_job_validates_only(j->job);
+    if (!t.n || (int64_t)t.n < r->bytes || grown)
         damaged(s, j,
-                sk_print(s->arena,
-                         "metrics.jsonl has %zu bytes, and %lld were written: losses are lost", t.n,
-                         (long long)r->bytes),
+                sk_print(s->arena, "metrics.jsonl has %zu bytes, and %lld were written: losses %s",
+                         t.n, (long long)r->bytes, grown ? "were added" : "are lost"),
                 "the file");
     else if (r->summed && sk_crc32c(0, t.s, (size_t)r->bytes) != r->crc)
         damaged(s, j,
@@ -133,20 +129,42 @@ static sk_status check_losses(sk_sweep *s, sk_sweep_job *j, const record *r, boo
                          "bytes is %08" PRIx32 ", and %08" PRIx32 " was written",
                          (long long)r->bytes, sk_crc32c(0, t.s, (size_t)r->bytes), r->crc),
                 "the file");
-    else if (!j->curve.train.n && !j->curve.val.n)
-        damaged(s, j, "metrics.jsonl is damaged: it has no losses", "the file");
-    return SK_OK;
+}
+
+static int64_t last_step(const sk_curve *c)
+{
+    return c->train.n ? c->train.v[c->train.n - 1].step : 0;
+}
+
+/* Was the job trained further, by hand?  Then there are more steps, and another model.  Other lines
+ * behind those of the job are not of its curve: a validation by hand, a training that did not end,
+ * or lines that no training wrote. */
+static bool went_further(sk_sweep *s, sk_sweep_job *j, const record *r, sk_text t)
+{
+    sk_curve own;
+    sk_curve_lines(s->arena, (sk_text){.s = t.s, .n = (size_t)r->bytes}, &own);
+    uint64_t is = sk_sweep_model_sum(s->arena, sk_print(s->arena, "%s/final", j->dir));
+    bool other = !j->final_sum || (is && is != j->final_sum);
+    if (other && last_step(&j->curve) > last_step(&own)) return true;
+    j->curve = own;
+    return false;
 }
 
 /* Its bytes are not read: a sweep may have thousands of models. */
-static void check_model(sk_sweep *s, sk_sweep_job *j, bool grown)
+static void check_model(sk_sweep *s, sk_sweep_job *j, bool further)
 {
     const char *model = sk_print(s->arena, "%s/final", j->dir);
     if (sk_job_validates_only(j->job)) return;
     if (!sk_is_file(sk_print(s->arena, "%s/config.json", model)))
         damaged(s, j, "final/config.json is not there: the model of the job is lost", "final/");
-    else if (j->final_sum && !grown && j->final_sum != sk_sweep_model_sum(s->arena, model))
+    else if (j->final_sum && !further && j->final_sum != sk_sweep_model_sum(s->arena, model))
         damaged(s, j, "final/ is not the model that the job left", "that model");
+    else if (sk_checksums_check_sizes(model)) {
+        const char *why = sk_error_line();
+        size_t n = strlen(j->dir) + 1;
+        damaged(s, j, strncmp(why, model, strlen(model)) ? why : why + n, "final/");
+        sk_error_set("");
+    }
 }
 
 /* The outcome before the curve: one that is there is of a curve that is complete. */
@@ -162,13 +180,19 @@ static sk_status read_record(sk_sweep *s, sk_sweep_job *j, record *out)
 
 sk_status sk_sweep_read_outcome(sk_sweep *s, sk_sweep_job *j)
 {
+    const char *path = sk_print(s->arena, "%s/metrics.jsonl", j->dir);
     record r = {0};
-    bool grown = false;
+    sk_text t = {.s = "", .n = 0};
     j->final_sum = j->model_sum = 0;
     SK_TRY(read_record(s, j, &r));
-    SK_TRY(sk_curve_read(s->arena, sk_print(s->arena, "%s/metrics.jsonl", j->dir), &j->curve));
+    if (sk_is_there(path)) SK_TRY(sk_file_read(s->arena, path, &t));
+    sk_curve_lines(s->arena, t, &j->curve);
     if (!j->ended || j->code) return SK_OK;
-    SK_TRY(check_losses(s, j, &r, &grown));
-    if (!j->damaged) check_model(s, j, grown);
+    check_losses(s, j, &r, t);
+    if (j->damaged) return SK_OK;
+    bool further = went_further(s, j, &r, t);
+    if (!j->curve.train.n && !j->curve.val.n)
+        damaged(s, j, "metrics.jsonl is damaged: it has no losses", "the file");
+    else check_model(s, j, further);
     return SK_OK;
 }

@@ -166,6 +166,18 @@ static sk_status damaged_job(const sk_sweep_job *j, const char *path, const char
                    why, j->dir);
 }
 
+/* Path of a model of the job as it was begun: where it is now, if it lay in s->home then.  True: it
+ * has moved. */
+static bool follow(const sk_sweep *s, char *was, size_t most, const char *is)
+{
+    size_t home = s->home ? strlen(s->home) : 0;
+    if (!home || strncmp(is, s->home, home) != 0 || is[home] != '/' || !strcmp(was, is))
+        return false;
+    size_t n = strlen(was), tail = strlen(is + home);
+    if (n < tail || strcmp(was + n - tail, is + home) != 0) return false;
+    return (size_t)snprintf(was, most, "%s", is) < most;
+}
+
 /* Loaded and printed again, so that a key that is newer than the file has its default there. */
 static sk_status same_job(sk_sweep *s, const sk_sweep_job *j, char *path)
 {
@@ -178,8 +190,10 @@ static sk_status same_job(sk_sweep *s, const sk_sweep_job *j, char *path)
     const char *why = st ? sk_strdup(s->arena, sk_error_line()) : "";
     if (!strncmp(why, path, strlen(path))) return damaged_job(j, path, why + strlen(path));
     SK_TRY(st);
+    bool moved = follow(s, was->model_dir, sizeof was->model_dir, j->job->model_dir);
+    moved |= follow(s, was->data_tokenizer, sizeof was->data_tokenizer, j->job->data_tokenizer);
     const char *change = first_change(s->arena, sk_conf_print(s->arena, was), j->config);
-    if (!*change) return SK_OK;
+    if (!*change) return moved ? sk_file_replace(path, j->config, strlen(j->config)) : SK_OK;
     return sk_fail(SK_ECREATE,
                    "%s was begun as another job: %s; give the keys it was begun with, or another "
                    "run=DIR",

@@ -51,10 +51,16 @@ static void add_to_group(sk_sweep *s, sk_sweep_groups *g, sk_sweep_job *j, int s
     g->v[k].v[g->v[k].n++] = j;
 }
 
+static void widen(sk_sweep_span *x, double value, bool first)
+{
+    if (first || value < x->least) x->least = value;
+    if (first || value > x->most) x->most = value;
+}
+
 /* Of a job that is not done: how far it came. */
 static void set_extent(sk_sweep_group *g)
 {
-    double seconds = 0;
+    double seconds = 0, tokens = 0;
     int n = 0;
     for (int i = 0; i < g->n; i++) {
         const sk_sweep_job *j = g->v[i];
@@ -62,11 +68,13 @@ static void set_extent(sk_sweep_group *g)
         const sk_curve_point *end =
             j->curve.train.n ? &j->curve.train.v[j->curve.train.n - 1] : NULL;
         if (!end) continue;
-        g->steps = end->step;
-        g->tokens = end->tokens;
+        widen(&g->step_span, (double)end->step, !n);
+        widen(&g->token_span, end->tokens, !n);
+        tokens += end->tokens;
         seconds += end->seconds;
         n++;
     }
+    g->tokens = n ? tokens / n : 0;
     g->seconds = n ? seconds / n : 0;
 }
 
@@ -147,10 +155,18 @@ static void put_keys(const sk_sweep *s, row *r, const sk_sweep_job *j, int but)
         if (i != but) put(r, j ? j->values[i] : s->axes.v[i].key);
 }
 
-static void put_extent(sk_arena *a, row *r, int64_t steps, double tokens, double seconds)
+/* "10", or "10..14" of jobs that differ. */
+static const char *print_span(sk_arena *a, sk_sweep_span x)
 {
-    put(r, sk_print(a, "%lld", (long long)steps));
-    put(r, sk_print(a, "%.0f", tokens));
+    if (x.least == x.most) return sk_print(a, "%.0f", x.most);
+    return sk_print(a, "%.0f..%.0f", x.least, x.most);
+}
+
+static void put_extent(sk_arena *a, row *r, sk_sweep_span steps, sk_sweep_span tokens,
+                       double seconds)
+{
+    put(r, print_span(a, steps));
+    put(r, print_span(a, tokens));
     put(r, sk_print(a, "%.3f", seconds));
 }
 
@@ -177,7 +193,7 @@ static void put_group(sk_sweep *s, const sk_sweep_group *g, int seeds, bool why,
     if (seeds >= 0) put(r, spread(a, g->loss_sd));
     put(r, sk_sweep_number(a, g->val));
     if (seeds >= 0) put(r, spread(a, g->val_sd));
-    put_extent(a, r, g->steps, g->tokens, g->seconds);
+    put_extent(a, r, g->step_span, g->token_span, g->seconds);
     put(r, sk_sweep_state(says));
     if (why) put(r, says->why);
 }
@@ -213,12 +229,15 @@ sk_table sk_sweep_table(sk_sweep *s, const sk_sweep_groups *g, bool all)
 static void put_job(sk_sweep *s, const sk_sweep_job *j, row *r)
 {
     sk_arena *a = s->arena;
-    const sk_curve_point *end = j->curve.train.n ? &j->curve.train.v[j->curve.train.n - 1] : NULL;
+    sk_curve_point end =
+        j->curve.train.n ? j->curve.train.v[j->curve.train.n - 1] : (sk_curve_point){0};
+    double steps = (double)end.step;
     put(r, j->name);
     put_keys(s, r, j, -1);
     put(r, sk_sweep_number(a, j->loss));
     put(r, sk_sweep_number(a, j->val));
-    put_extent(a, r, end ? end->step : 0, end ? end->tokens : 0, end ? end->seconds : 0);
+    put_extent(a, r, (sk_sweep_span){steps, steps}, (sk_sweep_span){end.tokens, end.tokens},
+               end.seconds);
     put(r, sk_sweep_state(j));
     put(r, j->why);
 }

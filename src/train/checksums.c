@@ -261,13 +261,18 @@ static bool lists_tensors(const char *dir, const files *all)
 }
 
 /* Nothing is known of a directory without sums: *all is then empty. */
-static sk_status hold_directory(sk_arena *a, const char *dir, const which *w, files *all)
+static sk_status read_list(sk_arena *a, const char *dir, files *all)
 {
     sk_text text;
     const char *where = sk_print(a, "%s/" SK_CHECKSUMS_FILE, dir);
     if (!sk_is_there(where)) return SK_OK;
     SK_TRY(sk_strict_read(a, AT_FDCWD, where, where, SUMS_BYTES, &text));
-    SK_TRY(read_sums(a, where, text, all));
+    return read_sums(a, where, text, all);
+}
+
+static sk_status hold_directory(sk_arena *a, const char *dir, const which *w, files *all)
+{
+    SK_TRY(read_list(a, dir, all));
     return hold(a, dir, all, w);
 }
 
@@ -298,6 +303,31 @@ sk_status sk_checksums_verify(const char *dir, const char *only, bool *good)
     which w = {.only = only, .tensors = true, .texts = true, .share = sk_all_chunks};
     sk_status st = hold_directory(&a, dir, &w, &all);
     *good = !st && all.n && (only ? listed(&all, only) : lists_tensors(dir, &all));
+    sk_arena_end(&a);
+    return st ? sk_trail(st, SK_HERE) : SK_OK;
+}
+
+static sk_status check_sizes(sk_arena *a, const char *dir)
+{
+    files all = {0};
+    SK_TRY(read_list(a, dir, &all));
+    for (int i = 0; i < all.n; i++) {
+        const char *path = sk_print(a, "%s/%s", dir, all.v[i].name);
+        int64_t bytes;
+        int fd = -1;
+        SK_TRY(sk_strict_open(AT_FDCWD, path, path, &fd, &bytes));
+        close(fd);
+        if (bytes != all.v[i].bytes)
+            return sk_fail(SK_EDATA, "%s has %lld bytes, and %lld were written", path,
+                           (long long)bytes, (long long)all.v[i].bytes);
+    }
+    return SK_OK;
+}
+
+sk_status sk_checksums_check_sizes(const char *dir)
+{
+    sk_arena a = {0};
+    sk_status st = check_sizes(&a, dir);
     sk_arena_end(&a);
     return st ? sk_trail(st, SK_HERE) : SK_OK;
 }

@@ -38,6 +38,8 @@ sk_status sk_checksums_check_tensors(const char *dir, sk_chunk_share share);
 /* Both; `only`: just that file, NULL all.  *good is whether each tensor file of the directory (or
  * `only`) is listed: false says that nothing is known of it. */
 sk_status sk_checksums_verify(const char *dir, const char *only, bool *good);
+/* Files that are listed are there, in the sizes of the list; their bytes are not read. */
+sk_status sk_checksums_check_sizes(const char *dir);
 /* May this directory be replaced?  Yes if nothing is there, if it is empty, or if its sums list
  * exactly the files that are in it: names, sizes, and the bytes of small ones.  Else SK_ECREATE
  * that names it: somebody's own files are never removed. */

@@ -1,6 +1,5 @@
 /* metrics_read.c - metrics.jsonl, line by line. */
 #include "train/metrics_read.h"
-#include "base/file_io.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -44,15 +43,20 @@ static void read_line(sk_arena *a, const char *line, const char *end, sk_curve *
     *(sk_curve_point *)sk_push(a, &c->train) = p;
 }
 
-sk_status sk_curve_read(sk_arena *a, const char *path, sk_curve *out)
+void sk_curve_lines(sk_arena *a, sk_text t, sk_curve *out)
 {
-    sk_text t = {0};
     sk_curve c = {0};
-    if (sk_is_there(path)) SK_TRY(sk_file_read(a, path, &t));
     for (const char *s = t.s, *end; t.n && (end = memchr(s, '\n', (size_t)(t.s + t.n - s)));
          s = end + 1)
         read_line(a, s, end, &c);
     *out = c;
+}
+
+sk_status sk_curve_read(sk_arena *a, const char *path, sk_curve *out)
+{
+    sk_text t = {0};
+    if (sk_is_there(path)) SK_TRY(sk_file_read(a, path, &t));
+    sk_curve_lines(a, t, out);
     return SK_OK;
 }
 

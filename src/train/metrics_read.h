@@ -13,6 +13,7 @@
 #define SK_TRAIN_METRICS_READ_H
 
 #include "base/arena.h"
+#include "base/file_io.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -37,6 +38,8 @@ typedef struct sk_curve {
 /* A file that is not there is a run without steps.  Lines that are cut or no step's are left out:
  * the run may be writing, or may have been killed while it did. */
 sk_status sk_curve_read(sk_arena *a, const char *path, sk_curve *out);
+/* Of the text of such a file. */
+void sk_curve_lines(sk_arena *a, sk_text t, sk_curve *out);
 
 /* At the end; NAN: there is none. */
 double sk_curve_loss(const sk_curve *c), sk_curve_val(const sk_curve *c);

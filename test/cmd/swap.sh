@@ -57,6 +57,29 @@ said '^large link/large/job/final 16 5 '
 (cd away && timeout 60 "$skein" swap run=../w --workers 4 >../said 2>&1) || { cat said; fail "not from another directory"; }
 [ "$before" = "$(stat -c %Y.%Z w/small/*/metrics.jsonl w/val/*/metrics.jsonl)" ] || fail "another spelling: what was done is done again"
 
+# ---- the directory is renamed: nothing is done again, and a worker that is not done goes on there
+swap run=w --workers 4 -o csv
+cp said rows
+before=$(stat -c %Y.%Z w/small/seed={2,4}/metrics.jsonl w/average-3/model.safetensors)
+echo '{"step":5,"loss":0.1,"tokens":1,"ms":1e6}' >>w/small/seed=3/metrics.jsonl # nobody trained it
+swap run=w --workers 4 -o csv
+cmp said rows || fail "a step that was added is shown: $(cat said)"
+sed -i '$d' w/small/seed=3/metrics.jsonl
+mv w moved
+swap run=moved --workers 4 -o csv
+sed 's#w/#moved/#' rows | cmp - said || fail "renamed: $(cat said)"
+grep -qF "weights: $PWD/moved/large/job/final" moved/small/seed=5/job.yaml || fail "job.yaml names the model of before"
+rm -r moved/small/seed=5/{outcome,ckpt,final}
+mv moved w
+swap run=w --workers 4
+said '^small w/small/seed=5/final 3 9 '
+[ "$before" = "$(stat -c %Y.%Z w/small/seed={2,4}/metrics.jsonl w/average-3/model.safetensors)" ] ||
+    fail "renamed: what was done is done again"
+cp w/small/seed=3/job.yaml kept
+sed -i 's#large/job/final#other/final#' w/small/seed=3/job.yaml
+refused 73 "other/final\" is \"weights: $PWD/w/large/job/final\" now" run=w --workers 4
+mv kept w/small/seed=3/job.yaml
+
 # ---- a training without its model; a start that is not that of the other workers
 mv w/small/seed=3/final kept
 rm -r w/average-4
@@ -115,6 +138,21 @@ mv kept w/small/seed=5
 swap run=w --workers 4
 
 # ---- damaged records
+cp w/val/model=seed=3/metrics.jsonl kept
+echo '{"step":0,"val_loss":0.001}' >>w/val/model=seed=3/metrics.jsonl
+refused 65 "w/val/model=seed=3/metrics.jsonl has" run=w --workers 4
+mv kept w/val/model=seed=3/metrics.jsonl
+mv w/large/job job # phase 1 is not trained again for nothing
+mv w/small/start kept
+refused 65 "w/small/start is lost" run=w --workers 4
+[ ! -e w/large/job ] || fail "phase 1 was trained again before the swap was refused"
+mv kept w/small/start
+mv job w/large/job
+for record in small/start average-4.models; do
+    mv w/$record kept
+    refused 65 "w/$record is lost" run=w --workers 4
+    mv kept w/$record
+done
 cp w/small/start kept
 for start in "" garbage "5" "$(printf '5\nsums')" "$(head -c 200 kept)"; do
     printf '%s' "$start" >w/small/start

@@ -122,7 +122,29 @@ cp -r cut/lr=2e-3/final cut/lr=1e-3/final
 refused 65 'cut/lr=1e-3/final/ is not the model that the job left' run=cut
 rm -r cut/lr=1e-3/final
 mv kept-model cut/lr=1e-3/final
+cp cut/lr=1e-3/final/model.safetensors kept-tensors
+truncate -s -1 cut/lr=1e-3/final/model.safetensors
+size=$(stat -c %s kept-tensors)
+refused 65 "cut/lr=1e-3/final/model.safetensors has $((size - 1)) bytes, and $size were written; bring final/ back, or remove cut/lr=1e-3" run=cut
+rm cut/lr=1e-3/final/model.safetensors
+refused 65 'cut/lr=1e-3/final/model.safetensors is missing; bring final/ back' run=cut
+said '^1e-3 .* damaged cut/lr=1e-3/final/model.safetensors is missing'
+mv kept-tensors cut/lr=1e-3/final/model.safetensors
 sweep run=cut
+# lines behind those of the job, and no other model: the row stays, also after a validation by hand
+sweep run=cut -o csv
+cp said rows
+echo '{"step":6,"val_loss":0.0001}' >>cut/lr=1e-3/metrics.jsonl
+sweep run=cut -o csv
+cmp said rows || fail "a loss that was added is shown: $(cat said)"
+echo '{"step":7,"loss":0.0001,"tokens":448,"ms":1}' >>cut/lr=1e-3/metrics.jsonl
+sweep run=cut -o csv
+cmp said rows || fail "a step that was added is shown: $(cat said)"
+"$skein" train run=cut/lr=1e-3 --resume train.steps=0 >/dev/null
+[ "$(wc -l <cut/lr=1e-3/metrics.jsonl)" -gt "$(wc -l <kept)" ] || fail "a validation by hand left no line"
+sweep run=cut -o csv
+cmp said rows || fail "a validation by hand is shown: $(cat said)"
+cp kept cut/lr=1e-3/metrics.jsonl
 # ---- job.yaml, sweep.json
 cp cut/lr=1e-3/job.yaml kept.yaml
 for text in '' 'a: [b' 'word' 'optim: 3'; do
@@ -142,12 +164,17 @@ sweep run=cut
 "$skein" train run=cut/lr=1e-3 --resume train.steps=8 >/dev/null
 sweep run=cut
 said '^1e-3 [0-9.]+ [0-9.]+ 8 .* done *$'
+"$skein" train run=grid/lr=1e-2,seed=2 --resume train.steps=8 >/dev/null
+sweep run=grid
+said '^1e-2 2/2 [0-9.]+ [0-9.e-]+ [0-9.]+ [0-9.e-]+ 6\.\.8 384\.\.512 [0-9.]+ done'
 rm -r cut/lr=1e-3
 sweep run=cut
 said '^1e-3 [0-9.]+ .* done *$'
 sweep "${job[@]}" optim.lr=1e-3,2e-3 train.steps=0 model=cut/lr=1e-3/final run=looked # leaves no model
 sweep run=looked
 said '^\[2/2\] finished before'
+echo '{"step":0,"val_loss":0.0001}' >>looked/lr=1e-3/metrics.jsonl
+refused 65 'were written: losses were added; bring the file back, or remove looked/lr=1e-3' run=looked
 
 # ---- not among the files of a run
 for dir in alone alone/in alone/ckpt/a/b ./grid/lr=1e-2,seed=1/deep; do
