@@ -2,13 +2,16 @@
  *
  * A row of n sends k = max(1, ceil(RATIO n)) values in f32.  The row is cut into k stretches, as
  * equal as can be, and one element is drawn of each: all are drawn equally often, and where element
- * i of the k lies is known without looking at the others.  Places are drawn anew for every row and
- * step, alike on all ranks: they do not travel, and a sum that is encoded again loses nothing.
+ * i of the k lies is known without looking at the others.  A stretch that has a number that is not
+ * finite sends no number, wherever that is: a step that blew up is still seen.  Places are drawn
+ * anew for every row and step, alike on all ranks: they do not travel, and a sum that is encoded
+ * again loses nothing.
  *
  * With error feedback elements are sent as they are.  Without, an element is multiplied by the
  * length of its stretch (n/k): so its mean is right. */
 #include "coll/codec.h"
 
+#include <math.h>
 #include <string.h>
 
 static int64_t row_bytes(int64_t n, double share)
@@ -31,13 +34,26 @@ static int64_t place_of(const sk_code_row *r, int64_t k, int64_t i, int64_t *siz
     return from + (int64_t)(drawn % (uint64_t)*size);
 }
 
+/* What stretch i of k sends. */
+static float drawn(const sk_code_row *r, int64_t k, int64_t i)
+{
+    float x[SK_CODEC_RUN], y = 0, bad = 0;
+    int64_t size = 0, place = place_of(r, k, i, &size), from = stretch(r->n, k, i, &size);
+    for (int64_t at = from, end = from + size, n; at < end; at += n) {
+        n = end - at < SK_CODEC_RUN ? end - at : SK_CODEC_RUN;
+        r->read(r->of, at, n, x);
+        for (int64_t j = 0; j < n; j++) bad += x[j] * 0;
+        if (place >= at && place < at + n) y = x[place - at];
+    }
+    if (isnan(bad) && isfinite(y)) y = NAN;
+    return r->upscale ? y * (float)size : y;
+}
+
 static void encode_row(const sk_code_row *r, double share, uint8_t *to)
 {
-    int64_t k = sk_codec_kept(r->n, share), size = 0;
+    int64_t k = sk_codec_kept(r->n, share);
     for (int64_t i = 0; i < k; i++, to += sizeof(float)) {
-        float x;
-        r->read(r->of, place_of(r, k, i, &size), 1, &x);
-        if (r->upscale) x *= (float)size;
+        float x = drawn(r, k, i);
         memcpy(to, &x, sizeof x);
     }
 }

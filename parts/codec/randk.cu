@@ -3,6 +3,7 @@
 #include "kernel/cuda/codec_rows.h"
 
 enum { THREADS = 256 };
+static const uint32_t NO_NUMBER = 0x7fc00000u;
 
 typedef struct stretches {
     int64_t k, total; /* of a row; of all */
@@ -28,6 +29,19 @@ static __device__ inline float upscaled(float x, int64_t n)
     return x == x ? __fmul_rn(x, (float)n) : __uint_as_float(__float_as_uint(x) | 0x400000u);
 }
 
+/* With what is owed of it. */
+template <typename T>
+static __device__ inline float element(const sk_code_job &j, int64_t e, float scale)
+{
+    float x = sk_wide(((const T *)j.x)[e]);
+    return j.error && !j.adds ? sk_code_owed(x, j.error[e], scale) : x;
+}
+
+static __device__ inline void lose(const sk_code_job &j, int64_t e, float unscale, float lost)
+{
+    if (j.error) j.error[e] = __fmaf_rn(unscale, lost, j.adds ? j.error[e] : 0);
+}
+
 template <typename T>
 static __global__ void encode_stretches(const __grid_constant__ sk_code_job j,
                                         const __grid_constant__ stretches s)
@@ -37,16 +51,20 @@ static __global__ void encode_stretches(const __grid_constant__ sk_code_job j,
     float unscale = __fdiv_rn(1.0f, scale);
     for (; at < s.total; at += (int64_t)gridDim.x * THREADS) {
         stretch t = stretch_of(j, s, at);
+        float x, y;
+        bool bad = false;
         for (int64_t i = t.from; i < t.from + t.size; i++) {
-            int64_t e = t.row * j.row + i;
-            bool sent = i == t.place;
-            if (!sent && !j.error) continue;
-            float x = sk_wide(((const T *)j.x)[e]);
-            if (j.error && !j.adds) x = sk_code_owed(x, j.error[e], scale);
-            float y = !sent ? 0 : j.error || j.adds ? x : upscaled(x, t.size);
-            if (sent) sk_bytes_put(j.code + t.row * j.bytes + at % s.k * 4, __float_as_uint(y), 4);
-            if (j.error) j.error[e] = __fmaf_rn(unscale, __fsub_rn(x, y), j.adds ? j.error[e] : 0);
+            if (i == t.place) continue;
+            x = element<T>(j, t.row * j.row + i, scale);
+            bad |= !isfinite(x);
+            lose(j, t.row * j.row + i, unscale, x);
         }
+        x = element<T>(j, t.row * j.row + t.place, scale);
+        y = bad && isfinite(x)  ? __uint_as_float(NO_NUMBER)
+            : j.error || j.adds ? x
+                                : upscaled(x, t.size);
+        sk_bytes_put(j.code + t.row * j.bytes + at % s.k * 4, __float_as_uint(y), 4);
+        lose(j, t.row * j.row + t.place, unscale, __fsub_rn(x, y));
     }
 }
 

@@ -8,7 +8,8 @@
  * In deterministic order (base/reduction_blocks.h) micro-batches are the upper part of a tree of
  * sums, and each node that contributes to a parameter has a sum of its own.  The ADD of a leaf
  * becomes the ADDs of the subtrees that it completes; the sum ends in the leaf of the first
- * micro-batch.  Where the tasks end, the sums of the nodes that share a parameter are added. */
+ * micro-batch.  Where the tasks end, and behind what replicas then sum while they are synchronous,
+ * the sums of the nodes that share a parameter are added. */
 #include "program/lowering.h"
 
 #include <string.h>
@@ -110,6 +111,23 @@ static void climb(sums *x, sum *s, const sk_inst *add)
     }
 }
 
+/* What replicas sum before they are on their own (sk_reduce_together): of a parameter with several
+ * nodes each sum by itself, as where ranks reduce every leaf. */
+static bool is_together(const sk_inst *in) { return in->act == SK_DO_START && in->sync.until; }
+
+static void sum_nodes(sums *x, int call)
+{
+    int n = x->p->calls.v[call].n_segs;
+    for (int i = 0; i < x->all.n; i++) {
+        const sum *s = &x->all.v[i];
+        int to = x->p->params.v[s->param].grad_shard;
+        const sk_extent *box = &x->p->bufs.v[to].box;
+        for (int k = 0; k < n && s->buf != to; k++)
+            if (x->p->calls.v[call].segs[k].src == to)
+                sk_lower_seg(x->e, call, s->buf, s->buf, 1, sk_box_count(box, 0, box->n), 1);
+    }
+}
+
 /* Adds what several nodes of this stage contributed to one parameter. */
 static void join_nodes(sums *x)
 {
@@ -202,8 +220,11 @@ sk_status sk_accumulate(sk_lowering *e)
     sk_inst *old = sk_grow(e->tmp, NULL, 0, sizeof *old * (size_t)(n + 1));
     memcpy(old, p->insts.v, sizeof *old * (size_t)n);
     p->insts.n = 0;
+    bool to_join = false;
     for (int pc = 0; pc < n_train; pc++) {
-        if (pc && old[pc].task < 0 && old[pc - 1].task >= 0) join_nodes(&x);
+        to_join |= pc && old[pc].task < 0 && old[pc - 1].task >= 0;
+        if (to_join && is_together(&old[pc])) sum_nodes(&x, old[pc].call);
+        else if (to_join) join_nodes(&x), to_join = false;
         one_inst(&x, &old[pc]);
     }
     p->n_train = p->insts.n;

@@ -117,7 +117,7 @@ static void join_tied(sk_lowering *e)
 void sk_lower_grads_end(sk_lowering *e)
 {
     e->at.task = -1;
+    sk_reduce_together(e); /* of each node by itself: before other stages' are added */
     reduce_tied(e);
-    sk_reduce_together(e);
     join_tied(e);
 }

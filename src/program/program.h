@@ -533,8 +533,8 @@ static inline int sk_param_own_average(const sk_param_plan *q)
     if (q->ema >= 0) return q->ema;
     return q->optim && q->optim->average && q->n_state ? q->state[q->optim->average - 1] : -1;
 }
-/* The buffer that validation, samples and exported models read in place of the weights: that
- * average, or with replicas the mean of theirs; or -1. */
+/* The buffer that validation reads in place of the weights: that average, or with replicas the
+ * mean of theirs, in the type of gradients; or -1. */
 static inline int sk_param_average(const sk_param_plan *q)
 {
     return q->mean >= 0 ? q->mean : sk_param_own_average(q);

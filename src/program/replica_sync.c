@@ -330,7 +330,7 @@ void sk_lower_replica_sync(sk_lowering *e)
     }
 }
 
-/* --- the mean, for validation and exports --- */
+/* --- the mean, for validation --- */
 
 /* Between steps the gradient of a weight is not needed: its buffer takes the mean over replicas of
  * the weights, or of their averages where the optimizer keeps some. */

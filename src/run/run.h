@@ -138,7 +138,7 @@ sk_status sk_run_settle(sk_run *r, int64_t *updates, double *tokens);
  * at a learning rate of zero. */
 sk_status sk_run_until_wait(sk_run *r, int64_t step, int *pc);
 sk_status sk_run_validate(sk_run *r, int64_t step, sk_step_out *out); /* forward only */
-/* Replicas take the mean of their weights, which validation and exports read until the next step.
+/* Replicas take the mean of their weights, which validation reads until the next step.
  * Without replicas it does nothing. */
 sk_status sk_run_mean(sk_run *r);
 /* One forward pass of a program without loss (sampling): instructions of the only section. */
@@ -192,7 +192,8 @@ void sk_run_shards(const sk_run *r, sk_arena *a, sk_tensor_shard **shards, int *
 void sk_program_shards(const sk_program *p, sk_arena *a, void *base, sk_tensor_shard **shards,
                        int *n);
 /* The model, for exports and samples: the weights, in the order of parameters, or the averages in
- * their places (sk_param_average).  p is the program of any rank of the class of `rank`. */
+ * their places (sk_param_own_average), of each replica where replicas differ.  p is the program of
+ * any rank of the class of `rank`. */
 void sk_program_model_shards(const sk_program *p, int rank, sk_arena *a, void *base,
                              sk_tensor_shard **shards, int *n);
 void sk_run_model_shards(const sk_run *r, sk_arena *a, sk_tensor_shard **shards, int *n);

@@ -34,7 +34,7 @@ static void scalars_of(const sk_program *p, sk_arena *a, char *base, char *file,
 }
 
 /* What differs from replica to replica is one tensor more, with the replicas as dim 0. */
-static void of_replica(const sk_program *p, sk_arena *a, sk_tensor_shard *s)
+static void of_replica(const sk_program *p, sk_arena *a, const int *coord, sk_tensor_shard *s)
 {
     if (s->parts) return; /* has an entry for each rank already */
     sk_assert(s->n < SK_SHARD_DIM);
@@ -42,7 +42,7 @@ static void of_replica(const sk_program *p, sk_arena *a, sk_tensor_shard *s)
     memmove(s->at + 1, s->at, sizeof *s->at * (size_t)s->n);
     memmove(s->size + 1, s->size, sizeof *s->size * (size_t)s->n);
     s->full[0] = sk_layout_replicas(&p->layout);
-    s->at[0] = sk_layout_replica_of(&p->layout, p->coord);
+    s->at[0] = sk_layout_replica_of(&p->layout, coord);
     s->size[0] = 1;
     s->n++;
     s->each = s->name;
@@ -101,7 +101,7 @@ static void list_shards(const sk_program *p, sk_arena *a, void *base, void *file
         (*v)[(*n)++].parts = true;
     }
     for (int i = 0; sk_layout_any_local(&p->layout) && i < *n; i++)
-        if (!sk_layout_alike(&p->layout)) of_replica(p, a, &(*v)[i]);
+        if (!sk_layout_alike(&p->layout)) of_replica(p, a, p->coord, &(*v)[i]);
         else if (!(*v)[i].parts) (*v)[i].mine &= !sk_layout_replica_of(&p->layout, p->coord);
     for (int i = 0; i < p->params.n; i++) outer_shards(p, base, file, &p->params.v[i], *v, n);
 }
@@ -124,19 +124,19 @@ static void move_shard(const sk_program *p, const int *coord, const sk_param_pla
 }
 
 /* The weights of a parameter: the average where there is one; else the master, or what is stored.
- */
+ * Replicas that differ have one each. */
 static void model_shards(const sk_program *p, const int *coord, const sk_param_plan *q, char *base,
                          char *file, sk_tensor_shard *v, int *n)
 {
     bool cut = p->layout.shard == SK_SHARD_PARAMS, wide = q->master >= 0;
-    int average = sk_param_average(q), own = average >= 0 ? average : q->master;
-    bool first = !sk_layout_replica_of(&p->layout, coord); /* all replicas have the same mean */
+    int average = sk_param_own_average(q), own = average >= 0 ? average : q->master;
+    bool mine = !sk_layout_alike(&p->layout) || !sk_layout_replica_of(&p->layout, coord);
     if (average < 0 && sk_run_keeps(p, q->stored)) {
-        shard_of(p, base, file, q->stored, q->writes && !wide && first, &v[*n]);
+        shard_of(p, base, file, q->stored, q->writes && !wide && mine, &v[*n]);
         move_shard(p, coord, q, cut ? &q->update : &q->used, &v[(*n)++]);
     }
     if (own < 0) return;
-    shard_of(p, base, file, own, q->owner && first, &v[*n]);
+    shard_of(p, base, file, own, q->owner && mine, &v[*n]);
     move_shard(p, coord, q, &q->update, &v[*n]);
     v[(*n)++].name = q->tensor->name;
 }
@@ -145,11 +145,13 @@ static void list_model(const sk_program *p, int rank, sk_arena *a, void *base, v
                        sk_tensor_shard **v, int *n)
 {
     int coord[SK_MAX_AXES];
+    bool apart = sk_layout_any_local(&p->layout) && !sk_layout_alike(&p->layout);
     sk_mesh_coords(&p->layout.mesh, rank, coord);
     *v = sk_many(a, sk_tensor_shard, 2 * p->params.n + 1);
     *n = 0;
     for (int i = 0; i < p->params.n; i++)
         model_shards(p, coord, &p->params.v[i], base, file, *v, n);
+    for (int i = 0; apart && i < *n; i++) of_replica(p, a, coord, &(*v)[i]);
 }
 
 void sk_program_model_shards(const sk_program *p, int rank, sk_arena *a, void *base,

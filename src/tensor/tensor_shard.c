@@ -1,4 +1,4 @@
-/* tensor_shard.c - elements of a shard as f32; sizes as text. */
+/* tensor_shard.c - elements of a shard as f32, their mean over replicas; sizes as text. */
 #include "tensor/tensor_shard.h"
 #include "base/strings.h"
 
@@ -38,4 +38,14 @@ void sk_shard_read(const sk_tensor_shard *b, int64_t from, float *to, int64_t n)
     const char *at = (const char *)b->data + from * (int64_t)sk_dtype_size(b->type);
     if (b->q8) sk_q8_decode(b->q8, b->data, sk_shard_count(b), from, to, n);
     else sk_convert(to, SK_F32, at, b->type, n);
+}
+
+void sk_mean_add(float *sum, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) sum[i] += x[i];
+}
+
+void sk_mean_end(float *sum, int64_t n, int64_t replicas)
+{
+    for (int64_t i = 0; i < n; i++) sum[i] /= (float)replicas;
 }

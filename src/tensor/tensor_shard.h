@@ -38,6 +38,11 @@ sk_tensor_shard sk_shard_each(const sk_tensor_shard *b);
 /* n elements from `from` on, as f32. */
 void sk_shard_read(const sk_tensor_shard *b, int64_t from, float *to, int64_t n);
 
+/* The mean over replicas, of n elements each that are added in the order of replicas: who reads
+ * heaps and who reads a checkpoint get the same bits. */
+void sk_mean_add(float *sum, const float *x, int64_t n);
+void sk_mean_end(float *sum, int64_t n, int64_t replicas);
+
 char *sk_sizes_print(sk_arena *a, const int64_t *size, int n); /* "[4, 16]", for error reports */
 
 #endif

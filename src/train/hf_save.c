@@ -24,7 +24,7 @@ static bool has(sk_arena *a, const sk_ckpt *c, const char *name)
 }
 
 /* The name of the average of a tensor, if the checkpoint has one: by the engine or by an optimizer
- * (sk_param_average). */
+ * (sk_param_own_average). */
 static const char *average_of(sk_arena *a, const sk_ckpt *c, const char *tensor)
 {
     const char *name = sk_print(a, "%s.ema", tensor);

@@ -1,5 +1,5 @@
 /* loop_export.c - model directories of a run: rank 0 reads the heaps of all ranks while they wait
- * at a barrier, and is sent what it cannot read. */
+ * at a barrier, and is sent what it cannot read.  With replicas the model is the mean of theirs. */
 #include "train/loop_state.h"
 #include "device/disk.h"
 #include "run/run.h"
@@ -56,49 +56,124 @@ static sk_status recv_box(sk_loop *l, int r, const sk_tensor_shard *b)
     return SK_OK;
 }
 
-/* The boxes of rank r into memory of rank 0's own, in the order in which rank r sends them. */
-static sk_status recv_model(sk_loop *l, int r, sk_tensor_shard **boxes, int *n)
+/* Of rank r.  What rank 0 cannot read has no data. */
+static void list_boxes(sk_loop *l, int r, sk_tensor_shard **boxes, int *n)
 {
-    sk_program_model_shards(l->s->programs[r], r, &l->arena, NULL, boxes, n);
-    for (int i = 0; i < *n; i++) {
-        sk_tensor_shard *b = &(*boxes)[i];
-        if (!sk_loop_box_bytes(b)) continue;
-        b->data = sk_many(&l->arena, char, sk_loop_box_bytes(b));
-        SK_TRY(recv_box(l, r, b));
+    void *base = is_remote(l, r) ? NULL : sk_heap_base(l->t->heaps, r);
+    if (r == l->rank) sk_run_model_shards(l->run, &l->arena, boxes, n);
+    else sk_program_model_shards(l->s->programs[r], r, &l->arena, base, boxes, n);
+}
+
+/* Into memory of rank 0's own, in the order in which rank r sends them. */
+static sk_status fetch_box(sk_loop *l, int r, sk_tensor_shard *b)
+{
+    if (!is_remote(l, r)) return SK_OK;
+    b->data = sk_many(&l->arena, char, sk_loop_box_bytes(b));
+    return recv_box(l, r, b);
+}
+
+/* --- the mean over replicas, in f32 also where kernels have narrow weights --- */
+
+typedef struct sums { /* boxes of the model, to which those of all replicas are added */
+    int n, cap;
+    sk_tensor_shard *v;
+    int next; /* where the next one is looked for first: replicas list theirs in one order */
+} sums;
+
+static bool same_box(const sk_tensor_shard *x, const sk_tensor_shard *y)
+{
+    size_t bytes = sizeof *x->at * (size_t)x->n;
+    return !strcmp(x->name, y->name) && !memcmp(x->at, y->at, bytes) &&
+           !memcmp(x->size, y->size, bytes);
+}
+
+/* Where this box of a replica is added; the first replica begins the sum.  NULL: nowhere. */
+static sk_tensor_shard *sum_of(sk_loop *l, sums *to, const sk_tensor_shard *b)
+{
+    sk_tensor_shard one = sk_shard_each(b);
+    for (int k = 0; b->at[0] && k < to->n; k++) {
+        int i = (to->next + k) % to->n;
+        if (!same_box(&to->v[i], &one)) continue;
+        to->next = i + 1;
+        return &to->v[i];
     }
+    if (b->at[0]) return NULL;
+    sk_tensor_shard *sum = sk_push(&l->arena, to);
+    one.type = SK_F32;
+    one.q8 = SK_Q8_NONE;
+    one.data = sk_many(&l->arena, float, sk_shard_count(&one)); /* zeros */
+    *sum = one;
+    return sum;
+}
+
+static void add_box(const sk_tensor_shard *b, float *sum)
+{
+    float x[4096];
+    for (int64_t i = 0, all = sk_shard_count(b), n; i < all; i += n) {
+        n = all - i < 4096 ? all - i : 4096;
+        sk_shard_read(b, i, x, n);
+        sk_mean_add(sum + i, x, n);
+    }
+}
+
+/* Ranks come in their order, and so do the replicas that have a box. */
+static sk_status add_rank(sk_loop *l, int r, sums *to)
+{
+    sk_tensor_shard *boxes;
+    int n;
+    list_boxes(l, r, &boxes, &n);
+    for (int i = 0; i < n; i++) {
+        if (!sk_loop_box_bytes(&boxes[i])) continue;
+        sk_tensor_shard *sum = sum_of(l, to, &boxes[i]);
+        if (!sum)
+            return sk_fail(SK_EBUG, "export: '%s' of rank %d is not what the first replica has",
+                           boxes[i].name, r);
+        sk_mark m = sk_arena_mark(&l->arena);
+        SK_TRY(fetch_box(l, r, &boxes[i]));
+        add_box(&boxes[i], sum->data);
+        sk_arena_back(&l->arena, m);
+    }
+    return SK_OK;
+}
+
+static sk_status take_mean(sk_loop *l, sk_tensor_shard **boxes, int *n)
+{
+    sums to = {0};
+    for (int r = 0; r < l->s->n_ranks; r++) SK_TRY(add_rank(l, r, &to));
+    for (int i = 0; i < to.n; i++)
+        sk_mean_end(to.v[i].data, sk_shard_count(&to.v[i]), sk_layout_replicas(&l->own->layout));
+    *boxes = to.v;
+    *n = to.n;
+    return SK_OK;
+}
+
+/* --- one directory --- */
+
+static sk_status fetch_rank(sk_loop *l, int r, sk_tensor_shard **boxes, int *n)
+{
+    list_boxes(l, r, boxes, n);
+    for (int i = 0; i < *n; i++)
+        if (sk_loop_box_bytes(&(*boxes)[i])) SK_TRY(fetch_box(l, r, &(*boxes)[i]));
     return SK_OK;
 }
 
 static sk_status export_here(sk_loop *l, const char *path)
 {
     sk_tensor_shard **boxes = sk_many(&l->arena, sk_tensor_shard *, l->s->n_ranks);
+    const sk_layout *layout = &l->own->layout;
     int *n = sk_many(&l->arena, int, l->s->n_ranks);
-    for (int r = 0; r < l->s->n_ranks; r++) {
-        if (is_remote(l, r)) SK_TRY(recv_model(l, r, &boxes[r], &n[r]));
-        else if (r == l->rank) sk_run_model_shards(l->run, &l->arena, &boxes[r], &n[r]);
-        else
-            sk_program_model_shards(l->s->programs[r], r, &l->arena, sk_heap_base(l->t->heaps, r),
-                                    &boxes[r], &n[r]);
-    }
+    if (sk_layout_any_local(layout) && !sk_layout_alike(layout))
+        SK_TRY(take_mean(l, &boxes[0], &n[0])); /* the others have nothing to add */
+    else
+        for (int r = 0; r < l->s->n_ranks; r++) SK_TRY(fetch_rank(l, r, &boxes[r], &n[r]));
     const char *tokens = sk_print(&l->arena, "%s/tokenizer", l->t->dir);
     return sk_export_boxes(&l->arena, l->s, boxes, n, tokens, path);
-}
-
-/* With replicas the model is the mean of theirs. */
-static sk_status pull_model(sk_loop *l)
-{
-    SK_TRY(sk_run_mean(l->run));
-    SK_TRY(sk_run_pull(l->run));
-    for (int i = 0; i < l->own->params.n; i++)
-        if (l->own->params.v[i].mean >= 0)
-            SK_TRY(sk_run_pull_buffer(l->run, sk_run_program(l->run)->params.v[i].mean));
-    return SK_OK;
 }
 
 sk_status sk_loop_export(sk_loop *l, const char *name, sk_record_kind kind)
 {
     SK_TRY(sk_loop_settle(l));
-    SK_TRY(pull_model(l));
+    SK_TRY(sk_run_pull(l->run));
     SK_TRY(sk_run_barrier(l->run));
     if (is_remote(l, l->rank)) SK_TRY(send_model(l));
     if (!l->rank) {

@@ -407,9 +407,9 @@ static sk_status fill_mean(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard 
     for (int64_t k = 0; k < t->full[0]; k++) {
         each.at[0] = k;
         SK_TRY(fill_some(a, c, &each, 1));
-        for (int64_t i = 0; i < n; i++) to[i] += x[i];
+        sk_mean_add(to, x, n);
     }
-    for (int64_t i = 0; i < n; i++) to[i] /= (float)t->full[0];
+    sk_mean_end(to, n, t->full[0]);
     return SK_OK;
 }
 

@@ -121,16 +121,36 @@ static void every_step(void)
     check(a.digest == b.digest && a.valid == b.valid);
 }
 
+/* Several nodes contribute to one gradient: each is summed over the batch by itself, as without
+ * replicas. */
+static void tied_at_first(const char *layout)
+{
+    sk_trial a = trial("gpt2", "dp=2; canonical order"), b = trial("gpt2", layout);
+    a.hyper.tie_word_embeddings = b.hyper.tie_word_embeddings = true;
+    fine(&a);
+    fine(&b);
+    bool same = true;
+    for (int s = 0; s < a.steps; s++) same &= a.loss[s] == b.loss[s] && a.norm[s] == b.norm[s];
+    if (!same) printf("tied: \"%s\" is not the plain program\n", layout);
+    check(same);
+}
+
 /* Up to the step it is the synchronous program, to the bit in canonical order; then it is not. */
 static void together_at_first(void)
 {
     sk_trial a = trial("gpt2", "dp=2; canonical order"),
              b = trial("gpt2", "dp=2 sync=postlocal:2@3; canonical order"), c = a, d = b;
+    static const char *const ways[] = {
+        "dp=2 sync=postlocal:4@100; canonical order", "dp=4 sync=postlocal:4@100; canonical order",
+        "dp=2 micro=2 sync=postlocal:4@100; canonical order",
+        "pp=2 dp=2 micro=2 sync=postlocal:4@100; canonical order",
+        HOSTS "postlocal:4@100; shard params over dp; canonical order"};
     fine(&a);
     fine(&b);
     for (int s = 0; s < 3; s++) check(a.loss[s] == b.loss[s] && a.norm[s] == b.norm[s]);
     check(fabs(a.loss[3] / b.loss[3] - 1) < 1e-6); /* of equal weights, in parts of the batch */
     check(a.loss[5] != b.loss[5]);
+    for (int i = 0; i < 5; i++) tied_at_first(ways[i]);
     c.layout = "dp=2", d.layout = "dp=2 sync=postlocal:2@3";
     d.gpu = true; /* with a CUDA graph for each of the two kinds of steps */
     fine(&c);

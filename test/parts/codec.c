@@ -128,6 +128,45 @@ static void not_finite(const sk_codec *c, float what)
     for (int64_t i = 0; i < c->block; i++) check(isfinite(y[i]) && isfinite(y[3 * c->block + i]));
 }
 
+/* Also of codecs that send some elements of a row: one that is not finite is seen at any place, and
+ * whether what is lost is owed or made up for. */
+static void seen_anywhere(const char *text)
+{
+    static const float what[] = {NAN, INFINITY, -INFINITY};
+    enum { N = 300 };
+    sk_codec c;
+    int unseen = 0;
+    check(!sk_codec_read(text, &c));
+    fill(1);
+    for (int i = 0; i < 6 * N; i++) {
+        float off = 0, was = x[i % N];
+        sk_code_row r = row_of(N);
+        r.upscale = i / N % 2;
+        x[i % N] = what[i / N / 2];
+        sk_encode(&c, &r, code);
+        sk_decode(&c, &r, code, 0, N, y);
+        for (int k = 0; k < N; k++) off += y[k] * 0;
+        unseen += !isnan(off);
+        x[i % N] = was;
+    }
+    if (unseen) printf("%s: %d of %d not seen\n", text, unseen, 6 * N);
+    check(!unseen);
+}
+
+static void seen_by_all(void)
+{
+    char text[40];
+    for (int i = 0; sk_codec_parts[i]; i++) {
+        const sk_codec *c = sk_codec_parts[i];
+        if (c->low_rank) continue;
+        int n = snprintf(text, sizeof text, "%s", c->name);
+        if (c->value_name) snprintf(text + n, sizeof text - (size_t)n, ":%g", c->value_usual);
+        seen_anywhere(text);
+    }
+    seen_anywhere("randk:0.2");
+    seen_anywhere("randk:1");
+}
+
 /* Any part of a row is decoded alone. */
 static void parts(const sk_codec *c)
 {
@@ -470,6 +509,7 @@ int main(void)
     odd_rows();
     odd_thresholds();
     long_row();
+    seen_by_all();
     mean_magnitude();
     misread();
     check(n >= 5 && !sk_codec_find("int5"));

@@ -81,6 +81,33 @@ cmp av-ex/model.safetensors with-ema/final/model.safetensors || fail "export: no
 "$skein" average av-own with-ema --training-weights >said 2>&1 || { cat said; fail "average of training weights"; }
 ! cmp -s av-own/model.safetensors av-ema/model.safetensors || fail "average: training weights are the averages"
 
+# final/, an export and an average are one mean to the bit, with any number of replicas; of 16 bits it is that of the masters, also
+# where there is no checkpoint.
+one_mean() { # run, more words
+    local run=$1
+    shift
+    train "$run" train.steps=6 "$@"
+    "$skein" export "$run" "$run-ex" >said 2>&1 || { cat said; fail "export of $run"; }
+    "$skein" average "$run-av" "$run" --dtype f32 >said 2>&1 || { cat said; fail "average of $run"; }
+    cmp "$run-ex/model.safetensors" "$run/final/model.safetensors" || fail "$run: export has another mean"
+    cmp "$run-av/model.safetensors" "$run/final/model.safetensors" || fail "$run: average has another mean"
+    runs=$((runs + 2))
+}
+one_mean quarters layout="dp=4 sync=local:4"
+one_mean bf16 order=fast train.dtype=bf16 layout="dp=2 sync=local:4"
+one_mean bf16-hosts order=fast train.dtype=bf16 optim.ema=0.9 layout="mesh dp=2 hosts=3; split b over hosts; split b over dp;
+    shard state over dp; synchronize hosts by diloco:4" train.batch=12
+one_mean f16 order=fast train.dtype=f16 layout="dp=4 sync=gossip"
+train bf16-none order=fast train.dtype=bf16 layout="dp=2 sync=local:4" train.steps=6 ckpt.every=0
+same bf16-none bf16
+
+# The first steps of postlocal are the plain program, to the bit also where words are tied, with any number of replicas.
+train tied-plain layout=dp=2 train.steps=3
+for layout in "dp=2" "dp=4 micro=2" "pp=2 dp=2 micro=2"; do
+    train "tied $layout" layout="$layout sync=postlocal:4@100" train.steps=3
+    same "tied $layout" tied-plain
+done
+
 # State that a checkpoint with replicas lacks: averages and anchors begin from the weights, of a replica or their mean.
 from=resume=local/ckpt/step-0000000006
 for words in "layout=dp=1" "layout=dp=2" "layout=dp=2 sync=local:4" "layout=dp=4 sync=local:4"; do
