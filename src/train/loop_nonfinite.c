@@ -125,20 +125,20 @@ static sk_status roll_back(sk_loop *l, int64_t step, const char *what)
  */
 static bool is_async(const sk_loop *l) { return l->own->async; }
 
-/* Of replicas that run apart, whose they are. */
-static const char *numbers_of(sk_loop *l, int64_t step, const sk_step_out *out)
+/* own: of replicas that run apart they are this one's, not the sums of all. */
+static const char *numbers_of(sk_loop *l, int64_t step, const sk_step_out *out, bool own)
 {
     const char *whose = "";
-    if (sk_loop_apart(l) && step >= l->own->replicas_from)
+    if (own && sk_loop_apart(l) && step >= l->own->replicas_from)
         whose = sk_print(&l->arena, " of replica %d",
                          sk_layout_replica_of(&l->own->layout, l->own->coord));
     return sk_print(&l->arena, "step %lld%s: loss %g, norm of the gradient %g", (long long)step + 1,
                     whose, out->loss, out->grad_norm);
 }
 
-static sk_status bad_numbers(sk_loop *l, int64_t step, const sk_step_out *out)
+static sk_status bad_numbers(sk_loop *l, int64_t step, const sk_step_out *out, bool own)
 {
-    const char *what = numbers_of(l, step, out);
+    const char *what = numbers_of(l, step, out, own);
     if (l->scale.policy == SK_ROLLBACK) return roll_back(l, step, what);
     return sk_fail(SK_ENUM, "%s; they must be finite. %s; the newest checkpoint is %s. %s", what,
                    is_async(l)
@@ -155,7 +155,7 @@ sk_status sk_loop_check_numbers(sk_loop *l, int64_t step, const sk_step_out *out
     double before = l->scale.value;
     bool alone = sk_loop_apart(l) && step >= l->own->replicas_from;
     if (!sk_loss_scale_step(&l->scale, out->loss, out->finite) || (!out->finite && is_async(l)))
-        return bad_numbers(l, step, out);
+        return bad_numbers(l, step, out, false);
     if (out->finite || l->rank) return SK_OK;
     const char *who = alone ? "the replica whose numbers they are" : "all ranks";
     sk_loop_note(l, SK_REC_WARN,
@@ -170,7 +170,7 @@ sk_status sk_loop_check_numbers(sk_loop *l, int64_t step, const sk_step_out *out
 /* Whatever others have: this rank ends the run if it is to end. */
 sk_status sk_loop_own_numbers(sk_loop *l, const sk_step_out *out)
 {
-    return out->finite || l->scale.policy == SK_SKIP ? SK_OK : bad_numbers(l, l->done, out);
+    return out->finite || l->scale.policy == SK_SKIP ? SK_OK : bad_numbers(l, l->done, out, true);
 }
 
 sk_status sk_loop_bad_state(sk_loop *l, const char *what)

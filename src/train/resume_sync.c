@@ -34,6 +34,33 @@ static void tell_replicas(sk_out *o, const sk_layout *l, const sk_ckpt *c, const
     else sk_out_add(o, "each of %lld replicas goes on with their mean", (long long)is);
 }
 
+/* The first step in which replicas have weights of their own; INT64_MAX: none. */
+static int64_t apart_from(const sk_layout *l)
+{
+    int64_t from = INT64_MAX;
+    for (int a = 0; a < l->mesh.n; a++)
+        if (*l->sync[a].name && l->mesh.size[a] > 1 && sk_layout_local_from(l, a) < from)
+            from = sk_layout_local_from(l, a);
+    return from;
+}
+
+/* Steps that are synchronous sum gradients of all replicas: their weights must be alike. */
+static sk_status check_alike(const sk_layout *l, const sk_ckpt *c, const char *from)
+{
+    const sk_ckpt_tensor *t = ending(c, SK_REPLICA_SUFFIX);
+    sk_layout old;
+    if (!t || t->n < 1 || t->full[0] != sk_layout_replicas(l)) return SK_OK;
+    if (apart_from(l) <= c->state.step || apart_from(l) == INT64_MAX) return SK_OK;
+    SK_TRY(sk_layout_read(c->state.layout, 0, &old));
+    if (apart_from(&old) >= c->state.step) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "layout: replicas of %s have weights of their own since step %lld, and this "
+                   "run's layout would sum their gradients until step %lld; let them be on their "
+                   "own from step %lld on at the latest (sync=postlocal:H@%lld)",
+                   from, (long long)apart_from(&old), (long long)apart_from(l),
+                   (long long)c->state.step, (long long)c->state.step);
+}
+
 static void tell_anchor(sk_out *o, const sk_layout *l, const sk_ckpt *c, const char *from)
 {
     bool anchor = false, momentum = false;
@@ -68,6 +95,7 @@ sk_status sk_resume_sync(sk_arena *a, const sk_setup *s, const sk_training *t, c
     sk_ckpt c;
     sk_out o = {.arena = a};
     SK_TRY(sk_ckpt_read(a, t->from, &c));
+    SK_TRY(check_alike(&s->layout, &c, t->from));
     tell_replicas(&o, &s->layout, &c, t->from);
     tell_anchor(&o, &s->layout, &c, t->from);
     tell_average(&o, s->job, &c, t->from);

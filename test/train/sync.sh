@@ -123,6 +123,8 @@ done
 train still-diloco layout="dp=2 sync=diloco:7:lr=1e-30:momentum=0" "$from" train.steps=7 optim.lr=0
 cmp still-diloco/final/model.safetensors mean6/model.safetensors || fail "anchors do not begin as the mean of the weights"
 
+refused 78 "have weights of their own since step 0" "${job[@]}" layout="dp=2 sync=postlocal:4@9" "$from" train.steps=10 run=no
+train on-their-own layout="dp=2 sync=postlocal:4@6" "$from" train.steps=7
 refused 78 "take two axes" "${job[@]}" layout="dp=2 zero=1 sync=local:4" run=no
 refused 78 "replicas have weights of their own" "${job[@]}" layout="dp=2 sync=local:4" train.relayout="5: tp=2" run=no
 refused 78 "samples to replica" "${job[@]}" layout="dp=3 sync=local:4" train.batch=9 run=no
