@@ -93,7 +93,8 @@ machine() { # words of the sentence, lines behind "like: cpu"
     local rc=0
     printf 'like: cpu\n%b' "$2" >bad.txt
     "$skein" bench coll --cluster bad.txt >out 2>err || rc=$?
-    [ $rc = 78 ] && grep -qF -- "$1" err || fail "a machine: exit code $rc: $(cat err)"
+    [ $rc = 78 ] || fail "a machine: exit code $rc: $(cat err)"
+    grep -qF -- "$1" err || fail "a machine: $(cat err)"
     reports=$((reports + 1))
 }
 machine "bad.txt:2: 'like: h100-8' must be the first line" 'like: h100-8\n'
