@@ -54,6 +54,11 @@ static sk_status read_knob(const sk_sync *by, const char *text, size_t n, double
         return sk_fail(SK_ECONF, "layout: sync=%s: '%s'; %s is a %snumber from %g to %g (%s)",
                        by->name, said, of->name, of->whole ? "whole " : "", of->least, of->most,
                        of->doc);
+    if (of->most == SK_BELOW_ONE && (float)x >= 1)
+        return sk_fail(SK_ECONF,
+                       "layout: sync=%s: '%s' is 1 in f32, in which replicas compute; at most "
+                       "0.99999997 is needed",
+                       by->name, said);
     if (*set >> k & 1) return twice(by, of->name);
     *set |= 1u << k;
     knob[k] = x;

@@ -10,6 +10,13 @@ static bool sparse(const sk_layout *l)
     return *l->grads_as && !sk_codec_read(l->grads_as, &c) && c.row_kept;
 }
 
+/* A codec that cannot be read is refused by itself. */
+static bool works(const sk_layout *l)
+{
+    sk_codec c;
+    return sparse(l) || (*l->grads_as && sk_codec_read(l->grads_as, &c));
+}
+
 static void idle(const sk_layout *l, sk_out *o)
 {
     if (l->shard_axis >= 0)
@@ -34,7 +41,7 @@ const sk_word sk_word_union = {
     .kind = SK_WORD_FLAG,
     .at = offsetof(sk_layout, union_sums),
     .place = 151,
-    .works = sparse,
+    .works = works,
     .about = "gradients of which some elements are sent, and all are",
     .cure = "grads=topk:0.01 feedback (encode gradients as CODEC with feedback)",
     .idle = idle,

@@ -21,6 +21,7 @@ typedef struct sk_p2p {
     send_window **windows;    /* by rank; NULL: never sent to */
     int *busy, n_busy;        /* ranks to which messages are under way */
     int *leader, n_hosts, me; /* the first rank of each host; which host is mine */
+    char heard, told;         /* messages of the barrier: has a stop been asked for? */
 } sk_p2p;
 
 /* --- opening --- */
@@ -269,19 +270,22 @@ static sk_status barrier_here(sk_comm *c)
     return SK_OK;
 }
 
-/* First ranks of hosts: dissemination, log2 rounds of one empty message (Hensgen, Finkel and
- * Manber 1988). */
+/* First ranks of hosts: dissemination, log2 rounds of one message (Hensgen, Finkel and Manber
+ * 1988). It says whether a stop has been asked for on a host that the sender knows of, so that
+ * behind a barrier all hosts know what one knew before. */
 static sk_status barrier_hosts(sk_comm *c)
 {
-    const sk_p2p *p = c->p2p;
+    sk_p2p *p = c->p2p;
     for (int d = 1; d < p->n_hosts; d *= 2) {
         int to = p->leader[(p->me + d) % p->n_hosts];
         int from = p->leader[(p->me - d + p->n_hosts) % p->n_hosts];
         sk_req in = -1, out = -1;
-        SK_TRY(begin(c, false, from, BARRIER_TAG, NULL, 0, &in));
-        SK_TRY(begin(c, true, to, BARRIER_TAG, NULL, 0, &out));
+        p->told = (char)sk_heaps_stop_asked(c->heaps);
+        SK_TRY(begin(c, false, from, BARRIER_TAG, &p->heard, sizeof p->heard, &in));
+        SK_TRY(begin(c, true, to, BARRIER_TAG, &p->told, sizeof p->told, &out));
         SK_TRY(await_req(c, in, from, NULL));
         SK_TRY(await_req(c, out, to, NULL));
+        if (p->heard) sk_heaps_ask_stop(c->heaps);
     }
     return SK_OK;
 }

@@ -127,6 +127,7 @@ static sk_status heaps(sk_arena *a, sk_costs *c, double seconds)
     far_rate(p, middle - 2, c->shm.copy, &c->shm.copy_far);
     c->far = 2 * far;
     find_cache(p, middle, p->n - middle, c);
+    if (c->far < c->cache) c->far = c->cache; /* of a host with little memory */
     c->shm.sum = fmax(c->shm.sum / crowd, least);
     c->shm.copy = fmax(c->shm.copy / crowd, least);
     return SK_OK;

@@ -74,8 +74,9 @@ const sk_machine sk_machines[] = {
 
 /* --- reading --- */
 
-/* RATE is kept as its inverse; SPEED is not, and 0 says that it is not known. */
-typedef enum form { REAL, RATE, SPEED, WHOLE, COUNT, TEXT, YES_NO, COLLS, VERSION } form;
+/* RATE is kept as its inverse; SPEED is not, and 0 says that it is not known.  COUNT is WHOLE in 64
+ * bits; so is BYTES, where a fraction is dropped (79.6G need not be whole). */
+typedef enum form { REAL, RATE, SPEED, WHOLE, COUNT, BYTES, TEXT, YES_NO, COLLS, VERSION } form;
 
 typedef struct key {
     const char *name;
@@ -93,7 +94,7 @@ static const key keys[] = {
     {"peak", REAL, AT(peak), 0, 1e21},
     {"per_thread", YES_NO, AT(per_thread), 0, 0},
     {"memory_rate", REAL, AT(memory_rate), 1, 1e18},
-    {"memory", COUNT, AT(memory), 0, 1e18},
+    {"memory", BYTES, AT(memory), 0, 1e18},
     {"copy_rate", SPEED, AT(copy_rate), 1, 1e18},
     {"file_rate", SPEED, AT(file_rate), 1, 1e18},
     {"host_rate", SPEED, AT(host_rate), 1, 1e18},
@@ -116,14 +117,16 @@ static const key keys[] = {
     {"shm_copy_rate", RATE, AT(costs.shm.copy), 1, 1e18},
     {"shm_sum_rate_far", RATE, AT(costs.shm.sum_far), 1, 1e18},
     {"shm_copy_rate_far", RATE, AT(costs.shm.copy_far), 1, 1e18},
-    {"cache", COUNT, AT(costs.cache), 0, 1e18},
-    {"far", COUNT, AT(costs.far), 0, 1e18},
+    {"cache", BYTES, AT(costs.cache), 0, 1e18},
+    {"far", BYTES, AT(costs.far), 0, 1e18},
     {"cores", COUNT, AT(costs.cores), 1, 1e6},
     {"overhead", REAL, AT(overhead), 0, 1e3},
     {"overlap", YES_NO, AT(overlap), 0, 0},
     {"collectives", COLLS, 0, 0, 0},
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
+#define LIKE ((uint64_t)1 << 63) /* beside a bit for each key */
+_Static_assert(N_KEYS < 63, "keys have one word of bits");
 
 typedef struct line {
     const char *path;
@@ -156,9 +159,9 @@ static bool set(sk_machine *m, const key *k, const char *value)
         if (!sk_read_real(value, &x)) return false;
         if (!(x >= k->least && x <= k->most) && !(k->form == SPEED && x == 0)) return false;
     }
-    if (k->form == WHOLE && x != floor(x)) return false;
+    if ((k->form == WHOLE || k->form == COUNT) && x != floor(x)) return false;
     if (k->form == WHOLE) *(int *)to = (int)x;
-    else if (k->form == COUNT) *(int64_t *)to = (int64_t)x;
+    else if (k->form == COUNT || k->form == BYTES) *(int64_t *)to = (int64_t)x;
     else *(double *)to = k->form == RATE ? 1 / x : x;
     return true;
 }
@@ -169,7 +172,8 @@ static const char *needed(const key *k, char *text, size_t n)
     if (k->form == TEXT) return "a name";
     if (k->form == YES_NO) return "yes or no";
     if (k->form == COLLS) return "best, ring or chosen";
-    snprintf(text, n, "a number from %g to %g%s", k->least, k->most,
+    snprintf(text, n, "a %snumber from %g to %g%s",
+             k->form == WHOLE || k->form == COUNT ? "whole " : "", k->least, k->most,
              k->form == SPEED ? ", or 0" : "");
     return text;
 }
@@ -199,6 +203,7 @@ static sk_status apply(const line *l, sk_machine *m, uint64_t *seen)
         if (*seen || !base)
             return sk_fail(SK_ECONF, "%s:%d: 'like: %s' %s", l->path, l->number, l->value,
                            base ? "must be the first line" : "names no built-in machine");
+        *seen = LIKE;
         *m = *base;
         return SK_OK;
     }
@@ -246,6 +251,11 @@ static sk_status complete(const char *path, const sk_machine *m)
                           : m->ranks_per_host < INT_MAX && m->costs.between.beta <= 0
                               ? "rate_between"
                               : NULL;
+    if (!missing && m->costs.far > 0 && m->costs.far < m->costs.cache)
+        return sk_fail(SK_ECONF,
+                       "%s: 'far' is %lld and 'cache' %lld; what is far begins behind the cache, "
+                       "and needs at least as many bytes",
+                       path, (long long)m->costs.far, (long long)m->costs.cache);
     if (!missing) return SK_OK;
     return sk_fail(SK_ECONF, "%s: '%s' is missing; add it, or begin with 'like: h100-8'", path,
                    missing);
@@ -315,6 +325,7 @@ static void write_key(sk_out *o, const sk_machine *m, const key *k)
         sk_out_add(o, "%s: %d\n", k->name, *(const int *)(const void *)from);
         return;
     case COUNT:
+    case BYTES:
         if ((double)*(const int64_t *)(const void *)from < k->least) return; /* not known */
         sk_out_add(o, "%s: %lld\n", k->name, (long long)*(const int64_t *)(const void *)from);
         return;

@@ -51,7 +51,7 @@
  *     shm_sum_rate: 8e9         bytes per second of one core in cache; shm_copy_rate likewise
  *     shm_sum_rate_far: 9e9     of all cores together out of cache; shm_copy_rate_far
  *     cache: 32Mi               bytes of all ranks of a host that are near its cores
- *     far: 128Mi                and from which on all are far
+ *     far: 128Mi                and from which on all are far, not below `cache`
  *     cores: 8                  of a host
  *     overhead: 2e-6            seconds an instruction takes to begin
  *     overlap: yes              bytes move while the rank computes; no: only while it waits

@@ -23,28 +23,33 @@ static int64_t streamed_bytes(const sk_call_plan *c, const sk_coll_ask *ask)
 /* Bytes that leave this rank at least: 2S(p-1)/p for an all-reduce, half of it for the others.  If
  * the size of an all-reduce does not divide, any member may have the larger share, so none is
  * assumed to. */
-static int64_t least_bytes(const sk_program *p, const sk_call_plan *c)
+int64_t sk_call_wire_of(const sk_call_plan *c, int me, int n)
 {
-    const sk_group *g = &p->groups[c->group];
     int64_t size = (int64_t)sk_dtype_size(c->type), sum = 0, summed = 0;
     if (c->common || c->streamed) return c->streamed;
     for (int i = 0; i < c->n_segs; i++) {
         sk_seg s = sk_call_shape(&c->segs[i]);
-        int64_t mine = s.outer * sk_seg_rows(&s, g->me, g->n).n * s.inner, all = sk_seg_count(&s);
+        int64_t mine = s.outer * sk_seg_rows(&s, me, n).n * s.inner, all = sk_seg_count(&s);
         if (s.swap) {
-            sk_block own = sk_seg_block(&s, g->me, g->me, g->n);
-            sum += (sk_seg_gives(&s, g->me, g->n) - sk_block_count(&own)) * size;
+            sk_block own = sk_seg_block(&s, me, me, n);
+            sum += (sk_seg_gives(&s, me, n) - sk_block_count(&own)) * size;
             continue;
         }
         if (c->kind == SK_ALLREDUCE) summed += all * size;
-        else if (c->kind == SK_ALLGATHER) sum += mine * (g->n - 1) * size;
+        else if (c->kind == SK_ALLGATHER) sum += mine * (n - 1) * size;
         else {
             bool part = c->kind == SK_REDUCE_SCATTER || c->kind == SK_ALLTOALL;
-            sum += (all - mine) * size + (part ? 0 : mine * (g->n - 1) * size);
+            sum += (all - mine) * size + (part ? 0 : mine * (n - 1) * size);
         }
     }
-    summed *= 2 * (g->n - 1);
-    return sum + summed / g->n + (g->me < summed % g->n);
+    summed *= 2 * (n - 1);
+    return sum + summed / n + (me < summed % n);
+}
+
+static int64_t wire_of(const sk_program *p, const sk_call_plan *c)
+{
+    const sk_group *g = &p->groups[c->group];
+    return sk_call_wire_of(c, g->me, g->n);
 }
 
 int64_t sk_call_wire(const sk_call_plan *c, int n)
@@ -207,7 +212,7 @@ sk_status sk_choose_algorithms(sk_lowering *e)
     for (int pc = 0; pc < p->insts.n; pc++) {
         sk_inst *in = &p->insts.v[pc];
         if (in->act == SK_DO_START) SK_TRY(choose(e, in->call));
-        if (in->act == SK_DO_WAIT) in->wire = least_bytes(p, &p->calls.v[in->call]);
+        if (in->act == SK_DO_WAIT) in->wire = wire_of(p, &p->calls.v[in->call]);
         if (sk_layout_timed(e->l)) in->wire += sk_timed_wire(p, in);
     }
     p->choices = choices(e);

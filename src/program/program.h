@@ -574,7 +574,8 @@ int64_t sk_call_table_bytes(const sk_call_plan *c); /* of what the executor read
 int64_t sk_call_bytes(const sk_call_plan *c);       /* that move; 0 for shared memory */
 /* What is known of how full a call's streams are, for its price and room. */
 void sk_call_fill(const sk_call_plan *c, sk_coll_ask *ask);
-/* Bytes that leave all n members: the sum of sk_inst.wire over them. */
+/* Bytes that leave member `me` of n (sk_inst.wire of a rank), and all of them. */
+int64_t sk_call_wire_of(const sk_call_plan *c, int me, int n);
 int64_t sk_call_wire(const sk_call_plan *c, int n);
 sk_seg sk_call_shape(const sk_call_seg *s); /* for coll/, without addresses */
 

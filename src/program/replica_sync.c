@@ -315,7 +315,7 @@ static void with_partners(sk_lowering *e, int axis)
     }
 }
 
-/* Of two axes the one with an anchor comes last: then replicas along the other are alike. */
+/* Of several axes the one with an anchor comes last: then replicas along the others are alike. */
 void sk_lower_replica_sync(sk_lowering *e)
 {
     for (int k = 0; k < 2 * e->l->mesh.n; k++) {

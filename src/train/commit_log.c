@@ -53,7 +53,7 @@ static bool take_ranks(const char **s, const char *end, unsigned *to)
     if (!take(s, end, "[")) return false;
     if (take(s, end, "]")) return true;
     do {
-        if (!take_number(s, end, MOST_RANKS - 1, &rank)) return false;
+        if (!take_number(s, end, MOST_RANKS - 1, &rank) || *to >> rank & 1) return false;
         *to |= 1u << rank;
     } while (take(s, end, ","));
     return take(s, end, "]");
@@ -205,6 +205,14 @@ static sk_status wrong_size(const reader *r, const line *x)
                    r->path, r->at, found, sk_plural(found), needed, needed);
 }
 
+static sk_status wrong_turn(const reader *r, const line *x, int64_t before)
+{
+    return sk_fail(SK_EDATA,
+                   "%s: line %d: rank %lld read the weights for step %lld in turn %lld, and its "
+                   "step %lld ended in turn %lld; the file is damaged",
+                   r->path, r->at, x->rank, x->step, x->read, x->step - 1, (long long)before);
+}
+
 static sk_status take_set(reader *r, const line *x)
 {
     sk_commits *c = r->to;
@@ -229,18 +237,27 @@ static sk_status take_turns(reader *r, const line *x)
     if (x->step != r->done[x->rank] + 1) return wrong_step(r, x->step, r->done[x->rank]);
     int64_t i = r->done[x->rank]++;
     make_room(r, i);
-    c->turn[i * c->n_ranks + x->rank][READ] = x->read;
-    c->turn[i * c->n_ranks + x->rank][UPDATE] = x->update;
+    int64_t(*turn)[2] = c->turn + i * c->n_ranks + x->rank;
+    int64_t before = i > c->first ? turn[-c->n_ranks][UPDATE] : -1;
+    if (x->read <= before) return wrong_turn(r, x, before);
+    turn[0][READ] = x->read;
+    turn[0][UPDATE] = x->update;
     c->n = r->done[0];
     for (int k = 1; k < c->n_ranks; k++)
         if (r->done[k] < c->n) c->n = r->done[k];
     return SK_OK;
 }
 
-static void take_change(sk_commits *c, const line *x)
+/* Behind the last step of all ranks. */
+static sk_status take_change(const reader *r, const line *x)
 {
+    sk_commits *c = r->to;
+    bool is_last = x->step == c->n;
+    for (int k = 0; k < c->n_ranks && c->stale; k++) is_last &= r->done[k] == c->n;
+    if (!is_last) return wrong_step(r, x->step, c->n - 1);
     c->changed_at = x->step;
     memcpy(c->changed, x->changed, sizeof c->changed);
+    return SK_OK;
 }
 
 static sk_status read_text(reader *r, sk_text t)
@@ -250,10 +267,85 @@ static sk_status read_text(reader *r, sk_text t)
         line x;
         r->at++;
         if (!end || !read_line(s, end, &x)) return damaged(r);
-        if (*x.changed) take_change(r->to, &x);
+        if (*x.changed) SK_TRY(take_change(r, &x));
         else if (x.stale != r->to->stale) return damaged(r);
         else SK_TRY(x.stale ? take_turns(r, &x) : take_set(r, &x));
         s = end + 1;
+    }
+    return SK_OK;
+}
+
+/* --- turns --- */
+
+static int by_number(const void *x, const void *y)
+{
+    int64_t a = **(int64_t *const *)x, b = **(int64_t *const *)y;
+    return (a > b) - (a < b);
+}
+
+/* Of the steps before `steps`, as places in c->turn; *n of them. */
+static int64_t **in_order(const sk_commits *c, sk_arena *a, int64_t steps, int64_t *n)
+{
+    int64_t **all = sk_many(a, int64_t *, 2 * c->n_ranks * (steps - c->first));
+    *n = 0;
+    for (int64_t i = c->n_ranks * c->first; i < c->n_ranks * steps; i++)
+        for (int k = READ; k <= UPDATE && c->turn[i][UPDATE]; k++) all[(*n)++] = &c->turn[i][k];
+    qsort(all, (size_t)*n, sizeof *all, by_number);
+    return all;
+}
+
+/* Each number once, from the first on.  A rank that was ended between its two turns leaves one that
+ * no line has; the rank of the last line has none. */
+static sk_status check_turns(const reader *r)
+{
+    const sk_commits *c = r->to;
+    int64_t most = c->first, n = 0, want = 2 * c->n_ranks * c->first, missing = 0;
+    for (int k = 0; k < c->n_ranks; k++)
+        if (r->done[k] > most) most = r->done[k];
+    if (!c->stale || most == c->first) return SK_OK;
+    int64_t **all = in_order(c, r->arena, most, &n);
+    for (int64_t i = 0; i < n; i++) {
+        if (*all[i] < want)
+            return sk_fail(SK_EDATA,
+                           "%s: turn %lld is there %s; each is of one rank, the file is damaged",
+                           r->path, (long long)*all[i],
+                           i ? "twice" : "before the first, of steps that are not");
+        missing += *all[i] - want;
+        if (missing >= c->n_ranks)
+            return sk_fail(SK_EDATA, "%s: no line has turn %lld; the file is damaged", r->path,
+                           (long long)want);
+        want = *all[i] + 1;
+    }
+    return SK_OK;
+}
+
+static sk_status too_far(const sk_commits *c, const char *run, const int64_t *turn, int64_t least)
+{
+    int64_t i = (turn - *c->turn) / 2;
+    return sk_fail(SK_EDATA,
+                   "replay: %s/commits.jsonl: in turn %lld rank %lld was %lld steps ahead of the "
+                   "slowest, and with sync=ssp:%d it waits at more than %d; the file is damaged, "
+                   "or of a run with another layout",
+                   run, (long long)*turn, (long long)(i % c->n_ranks),
+                   (long long)(i / c->n_ranks - least), c->most_ahead, c->most_ahead);
+}
+
+/* Or ranks would wait for each other: all[n] are turns in order, those of steps before `from` are
+ * over. */
+static sk_status check_ahead(const sk_commits *c, const char *run, int64_t from, int64_t **all,
+                             int64_t n)
+{
+    int64_t done[MOST_RANKS] = {0};
+    for (int64_t k = 0; k < n; k++) {
+        int64_t place = all[k] - *c->turn, step = place / 2 / c->n_ranks, least = step;
+        if (place % 2 == UPDATE) {
+            done[place / 2 % c->n_ranks] = step + 1;
+            continue;
+        }
+        for (int r = 0; r < c->n_ranks; r++)
+            if (done[r] < least) least = done[r];
+        if (step >= from && step - (least < from ? from : least) > c->most_ahead)
+            return too_far(c, run, all[k], least < from ? from : least);
     }
     return SK_OK;
 }
@@ -268,28 +360,19 @@ sk_status sk_commits_read(sk_arena *a, const char *run, sk_commits *out)
                        "replay: %s is not there, and run %s cannot be repeated without it", r.path,
                        run);
     SK_TRY(sk_file_read(a, r.path, &t));
-    return read_text(&r, t);
-}
-
-/* --- turns --- */
-
-static int by_number(const void *x, const void *y)
-{
-    int64_t a = **(int64_t *const *)x, b = **(int64_t *const *)y;
-    return (a > b) - (a < b);
+    SK_TRY(read_text(&r, t));
+    return check_turns(&r);
 }
 
 /* Turns of steps that are not done leave no gap. */
-void sk_commits_keep(sk_commits *c, sk_arena *a, int64_t steps)
+sk_status sk_commits_keep(sk_commits *c, sk_arena *a, const char *run, int64_t from, int64_t steps)
 {
-    int64_t n = 0, ranks = c->n_ranks;
+    int64_t n = 0;
     if (steps < c->n) c->n = steps;
-    if (!c->stale || c->n <= c->first) return;
-    int64_t **all = sk_many(a, int64_t *, 2 * ranks * (c->n - c->first));
-    for (int64_t i = ranks * c->first; i < ranks * c->n; i++)
-        for (int k = READ; k <= UPDATE; k++) all[n++] = &c->turn[i][k];
-    qsort(all, (size_t)n, sizeof *all, by_number);
-    for (int64_t i = 0; i < n; i++) *all[i] = 2 * ranks * c->first + i;
+    if (!c->stale || c->n <= c->first) return SK_OK;
+    int64_t **all = in_order(c, a, c->n, &n);
+    for (int64_t i = 0; i < n; i++) *all[i] = 2 * c->n_ranks * c->first + i;
+    return c->most_ahead < 0 ? SK_OK : check_ahead(c, run, from, all, n);
 }
 
 bool sk_commits_together(const sk_commits *c, int64_t steps)

@@ -114,10 +114,13 @@ static sk_status read_replay(sk_loop *l)
 {
     const sk_job *job = l->s->job;
     if (!*job->replay) return SK_OK;
-    int axis = sk_layout_backup(&l->s->layout);
+    const sk_layout *layout = &l->s->layout;
+    int backup = sk_layout_backup(layout), axis = sk_layout_stale(layout);
+    int stale = axis < 0 ? SK_ANY_STALENESS : layout->sync[axis].stale;
     l->replay = (sk_commits){.n_ranks = l->s->n_ranks,
-                             .stale = sk_loop_is_stale(l),
-                             .n_dropped = axis < 0 ? 0 : l->s->layout.sync[axis].backup};
+                             .stale = axis >= 0,
+                             .n_dropped = backup < 0 ? 0 : layout->sync[backup].backup,
+                             .most_ahead = stale == SK_ANY_STALENESS ? -1 : stale - 1};
     SK_TRY(sk_commits_read(&l->arena, job->replay, &l->replay));
     if (l->t->step < l->replay.changed_at)
         return sk_fail(
@@ -131,10 +134,8 @@ static sk_status read_replay(sk_loop *l)
                        "replay: run %s has recorded steps from %lld on; resume=CHECKPOINT of step "
                        "%lld begins there",
                        job->replay, (long long)l->replay.first + 1, (long long)l->replay.first);
-    if (l->replay.n >= l->t->steps) {
-        sk_commits_keep(&l->replay, &l->arena, l->t->steps);
-        return SK_OK;
-    }
+    if (l->replay.n >= l->t->steps)
+        return sk_commits_keep(&l->replay, &l->arena, job->replay, l->t->step, l->t->steps);
     return sk_fail(SK_EDATA,
                    "replay: run %s has recorded %lld step%s, and %lld are asked for; "
                    "train.steps=%lld replays what there is",

@@ -84,7 +84,7 @@ static void tell_anchor(sk_out *o, const sk_layout *l, const sk_ckpt *c, const c
 
 static void tell_average(sk_out *o, const sk_job *job, const sk_ckpt *c, const char *from)
 {
-    const char *was = sk_resume_optim(o->arena, c->state.config, "ema", 3);
+    const char *was = sk_resume_value(o->arena, c->state.config, "optim", "ema");
     if (job->ema <= 0 || !was || strtod(was, NULL) > 0) return;
     sk_out_add(o, "\noptim.ema was 0 and is %g: the average begins from the weights of %s",
                job->ema, from);

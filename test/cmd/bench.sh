@@ -96,6 +96,17 @@ grep -q '^shm_tiny,' out.csv || fail "calibrate: $(cat out.csv)"
 grep -q 'written to machine.txt' err || fail "calibrate: $(cat err)"
 coll 2 --sizes 4,1Mi --cluster machine.txt
 awk -F, 'NR > 1 && !($10 > 0) { exit 1 }' out.csv || fail "no prediction: $(cat out.csv)"
+machine() { # words of the sentence, lines behind "like: cpu"
+    local rc=0
+    printf 'like: cpu\n%b' "$2" >bad.txt
+    "$skein" bench coll --cluster bad.txt >out 2>err || rc=$?
+    [ $rc = 78 ] || fail "a machine: exit code $rc: $(cat err)"
+    grep -qF -- "$1" err || fail "a machine: $(cat err)"
+    reports=$((reports + 1))
+}
+machine "bad.txt:2: 'like: h100-8' must be the first line" 'like: h100-8\n'
+machine "cores is '2.5'; a whole number from 1" 'cores: 2.5\n'
+machine "'far' is 1024 and 'cache' 1073741824" 'cache: 1Gi\nfar: 1Ki\n'
 [ ! -e config ] || fail "calibrating to a file wrote elsewhere too"
 "$skein" bench coll --calibrate --seconds 0.5 >out 2>err || fail "calibrate: $(cat err)"
 [ -s config/skein/machine.txt ] || fail "calibrate wrote nothing: $(cat out)"

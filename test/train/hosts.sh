@@ -5,7 +5,8 @@
 # threads, in torchrun's environment, with SKEIN_RANK, and under mpirun of each MPI that is here,
 # on one host and on hosts that SKEIN_HOST plays: every loss to the last digit and the final model
 # byte for byte.  Other layouts over two hosts against themselves on one; a pinned ring, which may
-# round differently; SIGTERM to mpirun, which saves, and --resume under another launcher.
+# round differently; SIGTERM to mpirun or to a rank of any host, which saves, and --resume under
+# another launcher.
 set -eu
 cd "$(dirname "$0")/../.."
 skein=$(realpath "${SKEIN:-build/release/skein}")
@@ -123,15 +124,27 @@ export OMPI_MCA_odls_base_sigkill_timeout=4 # s from the SIGTERM of Open MPI to 
 
 told() { grep -c '^skein: stopped after step [0-9]*, everything is saved' "$1.err"; }
 
-# Run, process, signal, exit codes, how often the report is told: after SIGTERM Open MPI listens no
-# more and gives its own code; Hydra, asked to pass a signal on, loses every third job's code.
+# A rank of the run `stop` on a host.
+rank_on() {
+    local p
+    for p in $(pgrep -f run=stop); do
+        [ "$(readlink "/proc/$p/cwd")" = "$temp" ] || continue
+        if tr '\0' '\n' <"/proc/$p/environ" | grep -qx "SKEIN_HOST=$1"; then echo "$p"; return; fi
+    done 2>/dev/null
+    return 1
+}
+
+# Run, process, signal, exit codes, how often the report is told, the host of the rank that has the
+# signal ("": the process has it): after SIGTERM Open MPI listens no more and gives its own code;
+# Hydra, asked to pass a signal on, loses every third job's code.
 stop() {
-    local rc=0
+    local rc=0 to=$2
     until [ "$(losses "$1" 2>/dev/null | wc -l)" -ge 10 ]; do
         kill -0 "$2" 2>/dev/null || { cat "$1.out" "$1.err"; fail "$1: it ended too early"; }
         sleep 0.02
     done
-    kill "-$3" "$2"
+    [ -z "$6" ] || to=$(rank_on "$6") || fail "no rank is on host $6"
+    kill "-$3" "$to"
     wait "$2" || rc=$?
     pids=()
     case " $4 " in *" $rc "*) ;; *) cat "$1.out" "$1.err"; fail "SIG$3: exit code $rc, $4 is needed" ;; esac
@@ -139,9 +152,9 @@ stop() {
     compgen -G "$1/ckpt/step-*" >/dev/null || { cat "$1.out" "$1.err"; fail "SIG$3: nothing saved"; }
 }
 
-stopped() { # openmpi, mpich or self; the signal; the way to go on
-    local codes=75 reports=1
-    case $1:$2 in openmpi:TERM) codes=1 reports=any ;; mpich:*) codes="75 0" ;; esac
+stopped() { # openmpi, mpich or self; the signal; the way to go on; a host (see stop)
+    local codes=75 reports=1 host=${4:-}
+    case $1:$2$host in openmpi:TERM) codes=1 reports=any ;; mpich:*) codes="75 0" ;; esac
     rm -rf stop
     words=(train "${job[@]}" "${long[@]}" run=stop)
     command=("$skein" "${words[@]}")
@@ -149,9 +162,9 @@ stopped() { # openmpi, mpich or self; the signal; the way to go on
     [ "$1" = self ] || command=("${command[@]:2}") # without timeout: the signal is for mpirun
     "${command[@]}" >stop.out 2>stop.err </dev/null &
     pids=($!)
-    stop stop $! "$2" "$codes" $reports
+    stop stop $! "$2" "$codes" $reports "$host"
     train stop "$3" "${long[@]}" --resume
-    same stop long "stopped under $1 by SIG$2, resumed by $3"
+    same stop long "stopped under $1 by SIG$2 ${host:+to host $host}, resumed by $3"
 }
 
 # ---- everything that one MPI can do
@@ -197,9 +210,14 @@ stopped self TERM torchrun
 case $found in *openmpi*)
     stopped openmpi TERM self
     stopped openmpi USR1 torchrun
+    stopped openmpi TERM self b
     ;;
 esac
-case $found in *mpich*) stopped mpich TERM "mpich a b c d" ;; esac
+case $found in *mpich*)
+    stopped mpich TERM "mpich a b c d"
+    stopped mpich USR1 self b
+    ;;
+esac
 case $found in *openmpi*mpich*) stopped mpich INT "openmpi a a a b" ;; esac
 text=
 for why in "${missing[@]}"; do text="$text; $why"; done

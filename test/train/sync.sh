@@ -125,6 +125,34 @@ cmp still-diloco/final/model.safetensors mean6/model.safetensors || fail "anchor
 
 refused 78 "have weights of their own since step 0" "${job[@]}" layout="dp=2 sync=postlocal:4@9" "$from" train.steps=10 run=no
 train on-their-own layout="dp=2 sync=postlocal:4@6" "$from" train.steps=7
+
+# Three axes: with equal intervals two of them are one axis of as many replicas.
+three="mesh a=2 b=2 c=2; split b over a; split b over b; split b over c; synchronize a by"
+two() { echo "mesh a=$1 b=$2; split b over a; split b over b; synchronize a by $3; synchronize b by local:$4"; }
+train two-4 layout="$(two 2 4 local:6 3)"
+train three-4 layout="$three local:6; synchronize b by local:3; synchronize c by local:3"
+same three-4 two-4
+train two-2 layout="$(two 4 2 local:6 2)"
+train three-2 layout="$three local:6; synchronize b by local:6; synchronize c by local:2"
+same three-2 two-2
+train two-outer layout="$(two 2 4 diloco:6 3)"
+train three-outer layout="$three diloco:6; synchronize b by local:3; synchronize c by local:3"
+same three-outer two-outer
+
+# What a plan and a simulation say is sent in a step on average: the same bytes.
+column() { awk -F, -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) k[$i] = i } { print $k["class"], $k["ranks"], $k[name] }'; }
+for layout in "dp=2 ep=2 sync=stream:4:codec=q4" "dp=3 sync=local:7"; do
+    words=(model=tiny model.intermediate_size=24 train.batch=12 train.seq=8 order=fast layout="$layout" -o csv)
+    plan=$("$skein" plan "${words[@]}" 2>/dev/null | column sent_bytes | awk 'NR > 1 { n += $2 * $3 } END { print n }')
+    all=$("$skein" simulate --cluster cpu "${words[@]}" 2>/dev/null | column sent_bytes | sed -n 's/^all [0-9]* //p')
+    [ "$plan" = "${all:-none}" ] || fail "$layout: a plan sends $plan bytes, a simulation ${all:-none}"
+    checks=$((checks + 1))
+done
+
+refused 78 "'momentum=0.99999999999' is 1 in f32" "${job[@]}" layout="dp=2 sync=diloco:3:momentum=0.99999999999" run=no
+for codec in topk topk:0 topk:2; do
+    refused 78 "the codec 'topk' needs a RATIO over 0 and up to 1, found \"$codec\"" "${job[@]}" layout="dp=2 grads=$codec feedback union" order=fast run=no
+done
 refused 78 "take two axes" "${job[@]}" layout="dp=2 zero=1 sync=local:4" run=no
 refused 78 "replicas have weights of their own" "${job[@]}" layout="dp=2 sync=local:4" train.relayout="5: tp=2" run=no
 refused 78 "samples to replica" "${job[@]}" layout="dp=3 sync=local:4" train.batch=9 run=no

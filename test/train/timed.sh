@@ -167,6 +167,9 @@ for way in backup:1 ssp:1; do
     [ "$(grep -c changed "keys-$way/commits.jsonl")" = 1 ] || fail "$way: no change is recorded"
     grep -qxF '{"step":12,"changed":"train.steps"}' "keys-$way/commits.jsonl" || fail "$way: $(grep changed "keys-$way/commits.jsonl")"
     refused 78 "was resumed behind step 12 with another train.steps" --replay "keys-$way" run=no
+    cp -r "keys-$way" "moved-$way"
+    sed -i 's/:12,"changed"/:11,"changed"/' "moved-$way/commits.jsonl"
+    refused 65 "is about step 11, step 12 is needed" --replay "moved-$way" run=no
     replay "keys-$way" "since-$way" resume="keys-$way/ckpt/step-0000000012"
     same "since-$way" "keys-$way"
     grep -q changed "since-$way/commits.jsonl" && fail "$way: another run has the change"
@@ -186,6 +189,26 @@ refused 65 "line 1 drops 1 rank, and with sync=backup:2 every step drops 2" --re
 cp -r backup damaged
 sed -i '5s/"ranks":.*/"ranks":[0,1,2],"dropped":[]}/' damaged/commits.jsonl
 refused 65 "damaged/commits.jsonl: line 5 drops 0 ranks" --replay damaged run=no
+sed '5s/"ranks":\[0/"ranks":[0,0/' backup/commits.jsonl >damaged/commits.jsonl
+refused 65 "line 5 is no line of a step" --replay damaged run=no
+
+# Turns that no run can have had: of two ranks, of none, before the rank's last one, farther ahead than the bound.
+rm -rf damaged
+cp -r serial-sgd damaged
+turns() { # sed's words, words of the sentence
+    sed "$1" serial-sgd/commits.jsonl >damaged/commits.jsonl
+    refused 65 "$2" --replay damaged run=no
+}
+turns '5s/"read":8/"read":7/' "turn 7 is there twice"
+turns '5s/"update":9/"update":10/' "turn 10 is there twice"
+turns '1s/"read":0,"update":1/"read":0,"update":99/' "line 4: rank 0 read the weights for step 2 in turn 6, and its step 1 ended in turn 99"
+awk 'BEGIN { for (s = 0; s < 12; s++) for (r = 0; r < 3; r++) { t = 2 * (3 * s + r) + 4 * (s > 1)
+    printf "{\"step\":%d,\"rank\":%d,\"read\":%d,\"update\":%d}\n", s + 1, r, t, t + 1 } }' >damaged/commits.jsonl
+refused 65 "no line has turn 12" --replay damaged run=no
+awk 'BEGIN { for (r = 0; r < 3; r++) for (s = 0; s < 12; s++) { t = 2 * (12 * r + s)
+    printf "{\"step\":%d,\"rank\":%d,\"read\":%d,\"update\":%d}\n", s + 1, r, t, t + 1 } }' >damaged/commits.jsonl
+refused 65 "in turn 4 rank 0 was 2 steps ahead of the slowest, and with sync=ssp:1 it waits at more than 1" --replay damaged run=no
+replay damaged in-turn layout="dp=3 sync=ssp:inf"
 refused 65 "time made no choices" --replay plain run=no
 of_layout backup "dp=2 sync=backup:1" 2
 refused 65 "with as many ranks as the run had" --replay other run=no
