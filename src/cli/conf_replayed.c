@@ -2,7 +2,7 @@
  *
  * What time decided belongs to steps of one job.  Imposed on another, it would make a run that
  * nobody asked for, so keys that change the result must be those of the run.  A shorter replay
- * may be asked for: train.steps is held against the recording (loop_timed.c), like ranks. */
+ * may be asked for: train.steps is held against the recording (train/loop_timed.c), like ranks. */
 #include "base/strings.h"
 #include "cli/setting.h"
 

@@ -208,7 +208,8 @@ refused 65 "no line has turn 12" --replay damaged run=no
 awk 'BEGIN { for (r = 0; r < 3; r++) for (s = 0; s < 12; s++) { t = 2 * (12 * r + s)
     printf "{\"step\":%d,\"rank\":%d,\"read\":%d,\"update\":%d}\n", s + 1, r, t, t + 1 } }' >damaged/commits.jsonl
 refused 65 "in turn 4 rank 0 was 2 steps ahead of the slowest, and with sync=ssp:1 it waits at more than 1" --replay damaged run=no
-replay damaged in-turn layout="dp=3 sync=ssp:inf"
+of_layout damaged "dp=3 sync=ssp:inf" 3
+replay other in-turn
 refused 65 "time made no choices" --replay plain run=no
 of_layout backup "dp=2 sync=backup:1" 2
 refused 65 "with as many ranks as the run had" --replay other run=no
