@@ -213,10 +213,22 @@ static sk_status wrong_turn(const reader *r, const line *x, int64_t before)
                    r->path, r->at, x->rank, x->step, x->read, x->step - 1, (long long)before);
 }
 
+/* Tables begin with step 0, so a first step that is too far on is refused before there are any. */
+static sk_status take_first(reader *r, int64_t step)
+{
+    sk_commits *c = r->to;
+    c->first = c->n = step;
+    for (int k = 0; k < c->n_ranks; k++) r->done[k] = step;
+    if (step <= c->from) return SK_OK;
+    return sk_fail(
+        SK_EDATA, "%s has recorded steps from %lld on; resume=CHECKPOINT of step %lld begins there",
+        r->path, (long long)step + 1, (long long)step);
+}
+
 static sk_status take_set(reader *r, const line *x)
 {
     sk_commits *c = r->to;
-    if (r->at == 1) c->first = c->n = x->step - 1;
+    if (r->at == 1) SK_TRY(take_first(r, x->step - 1));
     if (x->step != c->n + 1) return wrong_step(r, x->step, c->n);
     if ((x->set ^ x->dropped) != all_of(c->n_ranks) || (x->set & x->dropped) || !x->set)
         return wrong_ranks(r);
@@ -229,10 +241,7 @@ static sk_status take_set(reader *r, const line *x)
 static sk_status take_turns(reader *r, const line *x)
 {
     sk_commits *c = r->to;
-    if (r->at == 1) {
-        c->first = x->step - 1;
-        for (int k = 0; k < c->n_ranks; k++) r->done[k] = c->first;
-    }
+    if (r->at == 1) SK_TRY(take_first(r, x->step - 1));
     if (x->rank >= c->n_ranks) return wrong_ranks(r);
     if (x->step != r->done[x->rank] + 1) return wrong_step(r, x->step, r->done[x->rank]);
     int64_t i = r->done[x->rank]++;

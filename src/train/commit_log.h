@@ -36,6 +36,7 @@ enum { SK_COMMIT_KEY = 64 };
 typedef struct sk_commits {
     unsigned *set;         /* bit r: rank r */
     int64_t (*turn)[2];    /* or by step and rank: read, update */
+    int64_t from;          /* in: `first` is at most this step */
     int64_t first, n, cap; /* steps from `first` to n - 1 are recorded; n 0: nothing */
     int n_ranks;
     bool stale;

@@ -118,6 +118,7 @@ static sk_status read_replay(sk_loop *l)
     int backup = sk_layout_backup(layout), axis = sk_layout_stale(layout);
     int stale = axis < 0 ? SK_ANY_STALENESS : layout->sync[axis].stale;
     l->replay = (sk_commits){.n_ranks = l->s->n_ranks,
+                             .from = l->t->step,
                              .stale = axis >= 0,
                              .n_dropped = backup < 0 ? 0 : layout->sync[backup].backup,
                              .most_ahead = stale == SK_ANY_STALENESS ? -1 : stale - 1};
@@ -129,11 +130,12 @@ static sk_status read_replay(sk_loop *l)
             "has only the last; resume=CHECKPOINT of step %lld replays what it did since",
             job->replay, (long long)l->replay.changed_at, l->replay.changed,
             (long long)l->replay.changed_at);
-    if (l->replay.first > l->t->step)
-        return sk_fail(SK_EDATA,
-                       "replay: run %s has recorded steps from %lld on; resume=CHECKPOINT of step "
-                       "%lld begins there",
-                       job->replay, (long long)l->replay.first + 1, (long long)l->replay.first);
+    if (!sk_commits_together(&l->replay, l->t->step))
+        return sk_fail(
+            SK_EDATA,
+            "replay: ranks of run %s did not meet behind step %lld; resume=CHECKPOINT of "
+            "a step behind which they did (ckpt.every, val.every) is needed",
+            job->replay, (long long)l->t->step);
     if (l->replay.n >= l->t->steps)
         return sk_commits_keep(&l->replay, &l->arena, job->replay, l->t->step, l->t->steps);
     return sk_fail(SK_EDATA,

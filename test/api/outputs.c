@@ -143,7 +143,7 @@ static void one_parameter(skein_run *run, const char *name, float total[BATCH])
 static void together(const char *layout, int flags)
 {
     float total[BATCH] = {0}, got[BATCH];
-    skein_run *run = opened(layout, "train.batch=4", "norms,second_moment variance,gradients",
+    skein_run *run = opened(layout, "train.batch=4", "norms,second_moment,variance,gradients",
                             "optim.clip=1", flags);
     if (!run) return;
     stepped(run, 0, BATCH);

@@ -37,7 +37,7 @@ xml.dom.minidom.parse("grid.svg")
 END
 
 # ---- again: nothing is trained; json of the same table; only the directory is named
-refused 78 "'mun' is unknown (did you mean 'muon'?)" "${job[@]}" optim.name=adamw,mun run=no
+refused 78 "'mun' is unknown (did you mean 'muon', " "${job[@]}" optim.name=adamw,mun run=no
 refused 78 'unknown word "zro"' "${job[@]}" 'layout=[dp=2],[zro=1]' run=no
 refused 64 'optim.schedule is "cosin"' "${job[@]}" optim.schedule=cosine,cosin run=no
 before=$(stat -c %Y.%Z grid/*/metrics.jsonl)

@@ -16,6 +16,7 @@ join=$(realpath "$join")
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_orte_tmpdir_base=$temp # a folder of its own: of two mpiruns in one the first to end takes it away
 cases=0 wrong=0
 
 bad() {

@@ -90,6 +90,7 @@ judge() { # place, whole or part, words of a command line of skein
     local place=$1 whole=$2 command=$3 word keys=()
     shift 3
     options train
+    [ "$command" != help ] || return 0
     options "$command" || { tell "$place" "there is no command skein $command"; return; }
     for word; do
         known "$command" "$word" || tell "$place" "skein $command does not know $word"

@@ -52,6 +52,7 @@ said() { # a line that must be in said, blanks counted as one
 two_hosts() { # function
     local mpi launch rc
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
+    export OMPI_MCA_orte_tmpdir_base=$temp # a folder of its own: of two mpiruns in one the first to end takes it away
     export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # what an MPI leaks is not ours to find
     cat >rank.sh <<'RANK'
 export SKEIN_HOST=h$((${OMPI_COMM_WORLD_RANK:-$PMI_RANK} % 2))

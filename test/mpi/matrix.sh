@@ -12,8 +12,10 @@ ranks="2 3 4 5"
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+temp=$(mktemp -d)
+trap 'rm -rf "$temp"' EXIT
+log=$temp/log
+export OMPI_MCA_orte_tmpdir_base=$temp # a folder of its own: of two mpiruns in one the first to end takes it away
 runs=0 cases=0
 for name in openmpi mpich; do
     run=$(command -v "mpirun.$name" || command -v mpirun || true)

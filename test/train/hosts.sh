@@ -23,6 +23,7 @@ cp example/one_file.c "$temp/text"
 cd "$temp"
 unset SKEIN_HOST SKEIN_WIRE SKEIN_JOB SKEIN_RANK SKEIN_RANKS RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
+export OMPI_MCA_orte_tmpdir_base=$temp # a folder of its own: of two mpiruns in one the first to end takes it away
 export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # what an MPI leaks is not ours to find
 
 limit=100 steps=1000

@@ -98,7 +98,7 @@ refused() { # what it says, words
     grep -q "$says" refused.out || fail "$*: $(tail -n 3 refused.out)"
 }
 refused "one rank has all of it in one micro-batch" layout=tp=2
-refused "the micro-batch that would be measured is empty" layout=micro=12
+refused "train.batch=8 leaves it empty: there are 12 micro-batches" layout=micro=12
 refused "partial sum over cp, which splits no samples" layout="dp=2 cp=2"
 refused "partial sum over tp, which splits no samples" layout="dp=2 tp=2 sp"
 refused "stages 1 and 0 have a part each of the gradient of 'wte'" layout="dp=2 pp=2" model.tie_word_embeddings=true
