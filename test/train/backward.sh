@@ -101,7 +101,7 @@ for what in kron second_moment gradients; do
     [ "$(ls "one $what/backward")" = step-0000000002.safetensors ] || fail "$what: $(ls "one $what/backward")"
     "$skein" explain model=tiny train.backward="$what" >/dev/null || fail "$what: explain needs files"
 done
-for list in , norms,,variance norms, 'norms variance'; do refused 'which is no list' train.backward="$list"; done
+for list in ',' 'norms,,variance' 'norms,' 'norms variance'; do refused 'which is no list' train.backward="$list"; done
 refused 'train.backward has norms twice' train.backward=norms,norms
 refused 'gradients are offloaded' train.backward=norms layout=offload=grads
 for way in local:2 diloco:2 gossip:2 postlocal:4@1000 stream:4; do
