@@ -174,13 +174,24 @@ layouts=("tp=2 dp=2" "pp=2 dp=2 zero=1 micro=2"
     "dp=4 zero=3 weights=int8 grads=int4 feedback copy=2")
 big=(model=demo layout=dp=4) # longer messages: other algorithms
 
+# Each does all with SKEIN_LONG, else where another MPI is here the one does what the other leaves out.
+leaves_out() { # openmpi or mpich, number of what it may leave out
+    [ -z "${SKEIN_LONG:-}" ] && command -v mpirun.openmpi >/dev/null && command -v mpirun.mpich >/dev/null &&
+        [ "$1" = "$( (($2 % 2)) && echo openmpi || echo mpich)" ]
+}
+
 with_mpi() { # openmpi or mpich
-    local hosts k
+    local hosts k n=0
     for hosts in "" "a a a a" "a a b b" "a b a b" "a a a b" "a b c d"; do
+        n=$((n + 1))
+        [ "$hosts" = "a a b b" ] || ! leaves_out "$1" $n || continue
         equal "$1 $hosts" ref layout=dp=4
         case $hosts:${SKEIN_LONG:-} in "a a b b:"* | *:?*) equal "$1 $hosts" big "${big[@]}" ;; esac
     done
-    for k in 0 1 2; do equal "$1 a a b b" "layout$k" layout="${layouts[k]}"; done
+    for k in 0 1 2; do
+        leaves_out "$1" $k || equal "$1 a a b b" "layout$k" layout="${layouts[k]}"
+    done
+    leaves_out "$1" 0 && return
     rm -rf ring
     train ring "$1 a a b b" layout=dp=4 comm.algorithm=ring
     near ring ref "$1, ring"
@@ -209,13 +220,13 @@ for mpi in openmpi mpich; do
 done
 stopped self TERM torchrun
 case $found in *openmpi*)
-    stopped openmpi TERM self
-    stopped openmpi USR1 torchrun
+    [ -z "${SKEIN_LONG:-}" ] || stopped openmpi TERM self
+    [ -z "${SKEIN_LONG:-}" ] || stopped openmpi USR1 torchrun
     stopped openmpi TERM self b
     ;;
 esac
 case $found in *mpich*)
-    stopped mpich TERM "mpich a b c d"
+    [ -z "${SKEIN_LONG:-}" ] || stopped mpich TERM "mpich a b c d"
     stopped mpich USR1 self b
     ;;
 esac
