@@ -149,10 +149,10 @@ bool sk_layout_splits(const sk_layout *l, int axis, char letter);
 bool sk_layout_repeats(const sk_layout *l, int axis);
 /* The axis that is the k-th to split dims: the mesh's last axis first.  The batch is split over
  * replicas before all else, so that each has the same samples whatever its own ranks do.  One axis
- * comes last of all: for the batch, an axis that splits other letters too (experts: it must be free
- * to exchange one for the other); for other dims, the axis that shards parameters (its shards lie
- * side by side). */
-int sk_layout_cutter(const sk_layout *l, bool batch, int k);
+ * comes last of all: for the batch and for time, an axis that splits other letters too (experts and
+ * sequence parallelism: it must be free to exchange one for the other, or to gather it, alone); for
+ * other dims, the axis that shards parameters (its shards lie side by side).  letter 0: of another dim. */
+int sk_layout_cutter(const sk_layout *l, char letter, int k);
 /* The axis over which gradients may be encoded: the shard axis, or the first that splits the batch;
  * -1: none. */
 int sk_layout_code_axis(const sk_layout *l, char batch);

@@ -23,20 +23,26 @@ void sk_cut(int64_t n, int i, int p, int64_t *from, int64_t *to)
     *to = n * (i + 1) / p;
 }
 
-/* 0: before the others, 2: behind them. */
-static int cuts_when(const sk_layout *l, bool batch, int axis)
+static bool cuts_last(const sk_layout *l, char letter, int axis)
 {
-    if (batch && sk_layout_local(l, axis)) return 0;
-    bool last =
-        batch ? l->split[axis][0] == SK_LETTER_BATCH && l->split[axis][1] : axis == l->shard_axis;
-    return last ? 2 : 1;
+    const char *letters = l->split[axis];
+    if (letter == SK_LETTER_BATCH) return letters[0] == letter && letters[1];
+    if (letter == SK_LETTER_TIME) return letters[0] && letters[1] && strchr(letters, letter);
+    return axis == l->shard_axis;
 }
 
-int sk_layout_cutter(const sk_layout *l, bool batch, int k)
+/* 0: before the others, 2: behind them. */
+static int cuts_when(const sk_layout *l, char letter, int axis)
+{
+    if (letter == SK_LETTER_BATCH && sk_layout_local(l, axis)) return 0;
+    return cuts_last(l, letter, axis) ? 2 : 1;
+}
+
+int sk_layout_cutter(const sk_layout *l, char letter, int k)
 {
     for (int when = 0; when < 3; when++)
         for (int a = l->mesh.n - 1; a >= 0; a--)
-            if (cuts_when(l, batch, a) == when && !k--) return a;
+            if (cuts_when(l, letter, a) == when && !k--) return a;
     return 0;
 }
 
@@ -163,11 +169,11 @@ static void cut(range *r, int i, int p)
 }
 
 /* The axes that split dim d of the state, replicas or the others. */
-static void cut_by_axes(range *r, const sk_layout *l, bool batch, bool local, const sk_state *s,
+static void cut_by_axes(range *r, const sk_layout *l, char letter, bool local, const sk_state *s,
                         int d, const int *coord)
 {
     for (int k = 0; k < l->mesh.n; k++) {
-        int a = sk_layout_cutter(l, batch, k);
+        int a = sk_layout_cutter(l, letter, k);
         if (s->how[a] == SK_SPLIT && s->dim[a] == d && sk_layout_local(l, a) == local)
             cut(r, coord[a], l->mesh.size[a]);
     }
@@ -183,9 +189,9 @@ sk_extent sk_shard_of(const sk_graph *g, const sk_layout *l, const char *letters
         int *cells = e.cells[d];
         range r = {.to = e.full[d] = g->size[(int)letters[d] & 127], .cells = cells};
         cells[1] = cells[2] = l->canonical ? sk_letter_reduction_blocks(g, letters[d]) : 0;
-        cut_by_axes(&r, l, batch, true, s, d, coord);
+        cut_by_axes(&r, l, letters[d], true, s, d, coord);
         if (batch && micro >= 0) cut(&r, micro, n_micro);
-        cut_by_axes(&r, l, batch, false, s, d, coord);
+        cut_by_axes(&r, l, letters[d], false, s, d, coord);
         int64_t from = r.from, to = r.to;
         sk_assert(from >= 0 && from <= to && to <= e.full[d]);
         if (l->canonical) {

@@ -3,12 +3,21 @@
  * A gradient is complete behind the last instruction of the step that writes it; instructions of
  * the same unit (inst.unit: a run of overlap chunks, a region, the messages of a node's results)
  * stay together.  Complete gradients wait until a bucket is full, then they are reduced together;
- * the calls stay in flight until the tasks end (waits.c).  Gradients that are reduced in every task
+ * the calls stay in flight until the tasks end (waits.c).  Gradients that are summed over other axes
+ * have buckets of their own: under sequence parallelism norms are summed over two, and the second
+ * call would wait, amid the backward pass, for matrices that went in the first.  Gradients that are reduced in every task
  * (grad_targets.c) are not handled here. */
 #include "program/acts.h"
 #include "program/lowering.h"
 
 #include <string.h>
+
+typedef struct bucket { /* gradients that are complete and not reduced yet */
+    sk_grad_at *v;
+    int n, cap;
+    unsigned axes; /* over which they are summed */
+    int64_t bytes;
+} bucket;
 
 typedef struct buckets {
     sk_lowering *e;
@@ -16,10 +25,9 @@ typedef struct buckets {
     int *last;     /* by parameter: the instruction that writes its gradient last, or -1 */
     int pc;
     struct {
-        sk_grad_at *v;
+        bucket *v;
         int n, cap;
-    } full; /* gradients that are complete and not reduced yet */
-    int64_t bytes;
+    } all; /* by axes */
 } buckets;
 
 /* --- last writes --- */
@@ -46,19 +54,44 @@ static void find_last_writes(buckets *x, int from, int to)
 
 /* --- buckets --- */
 
-static void flush(buckets *x)
+static void flush(buckets *x, bucket *b)
 {
-    sk_reduce_grads(x->e, x->full.v, x->full.n, SK_FLIES_ON);
-    x->full.n = 0;
-    x->bytes = 0;
+    sk_reduce_grads(x->e, b->v, b->n, SK_FLIES_ON);
+    b->n = 0;
+    b->bytes = 0;
+}
+
+static bucket *bucket_of(buckets *x, const sk_param_plan *q)
+{
+    const sk_state *made = &x->e->plan.grad_made[q->tensor->id];
+    unsigned axes = 0;
+    for (int a = 0; a < x->e->l->mesh.n; a++)
+        axes |= (unsigned)(made->how[a] == SK_PARTIAL && x->e->l->mesh.size[a] > 1) << a;
+    for (int i = 0; i < x->all.n; i++)
+        if (x->all.v[i].axes == axes) return &x->all.v[i];
+    bucket *b = sk_push(x->e->tmp, &x->all);
+    *b = (bucket){.axes = axes};
+    return b;
 }
 
 static void complete(buckets *x, int param)
 {
     const sk_param_plan *q = &x->e->p->params.v[param];
-    *sk_push(x->e->tmp, &x->full) = (sk_grad_at){param, q->grad, q->grad_shard};
-    x->bytes += sk_lower_logical(x->e, q->tensor);
-    if (x->bytes >= sk_lower_bucket(x->e)) flush(x);
+    bucket *b = bucket_of(x, q);
+    *sk_push(x->e->tmp, b) = (sk_grad_at){param, q->grad, q->grad_shard};
+    b->bytes += sk_lower_logical(x->e, q->tensor);
+    if (b->bytes >= sk_lower_bucket(x->e)) flush(x, b);
+}
+
+/* Where the tasks end: those of one axis first, which nothing waits for before the others. */
+static void flush_all(buckets *x)
+{
+    for (int chains = 0; chains < 2; chains++)
+        for (int i = 0; i < x->all.n; i++) {
+            bucket *b = &x->all.v[i];
+            bool chain = b->axes & (b->axes - 1);
+            if (b->n && chain == chains) flush(x, b);
+        }
 }
 
 typedef struct writer { /* gradients that an instruction completes, in the order of its results */
@@ -100,10 +133,10 @@ static void train_section(buckets *x, const sk_inst *old, int to)
     int n_tasks = e->plan.tasks[true] ? e->plan.tasks[true][e->p->stage].n : 0;
     for (int pc = 0, end; pc < to; pc = end) {
         end = unit_end(old, pc, to);
-        if (inside && old[pc].task < 0 && x->full.n) { /* where the tasks end */
+        if (inside && old[pc].task < 0) { /* where the tasks end */
             sk_lower_stand_at(e, &e->p->insts.v[e->p->insts.n - 1]);
             e->at.task = n_tasks;
-            flush(x);
+            flush_all(x);
         }
         inside = old[pc].task >= 0;
         for (int i = pc; i < end; i++) *sk_push(e->tmp, &e->p->insts) = old[i];

@@ -105,7 +105,7 @@ static void find_axes(const sk_graph_plan *plan, const cuts *in_use, char letter
 {
     const sk_layout *l = &plan->layout;
     for (int k = 0; k < l->mesh.n; k++) {
-        int a = sk_layout_cutter(l, letter == plan->graph->batch, k);
+        int a = sk_layout_cutter(l, letter, k);
         if (!(in_use->of[(int)letter & 127] >> a & 1)) continue;
         c->axis[c->n++] = a;
         c->n_local += letter == plan->graph->batch && sk_layout_local(l, a);

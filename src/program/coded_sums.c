@@ -162,12 +162,12 @@ void sk_sum_hops(sk_lowering *e, const sk_grad_at *v, int n)
     hops *h = sk_many(e->tmp, hops, n + 1);
     int *code = sk_many(e->tmp, int, n + 1), n_hops = 0, axes = e->l->mesh.n;
     for (int i = 0; i < n; i++) n_hops += begin(e, &v[i], &h[n_hops]);
-    for (int k = 0; k < axes; k++) hop_over(e, h, n_hops, sk_layout_cutter(e->l, false, k));
+    for (int k = 0; k < axes; k++) hop_over(e, h, n_hops, sk_layout_cutter(e->l, 0, k));
     for (int i = 0; i < n_hops; i++) {
         int last = h[i].at[h[i].n];
         code[i] = sk_lower_encode(e, h[i].x.codec, h[i].x.q, last,
                                   error_rows(e, h[i].x.q, h[i].x.whole, last), true);
     }
     for (int k = axes - 1; k >= 0; k--)
-        back_over(e, h, code, n_hops, sk_layout_cutter(e->l, false, k));
+        back_over(e, h, code, n_hops, sk_layout_cutter(e->l, 0, k));
 }

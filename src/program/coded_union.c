@@ -168,6 +168,6 @@ void sk_sum_unions(sk_lowering *e, const sk_grad_at *v, int n)
     else
         for (int i = 0; i < n_flat; i++) all[n_all++] = flat[i];
     for (int k = 0; k < e->l->mesh.n; k++)
-        gather_codes(e, all, n_all, sk_layout_cutter(e->l, false, k));
+        gather_codes(e, all, n_all, sk_layout_cutter(e->l, 0, k));
     decode_all(e, all, n_all);
 }

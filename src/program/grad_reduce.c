@@ -31,7 +31,7 @@ static bool scattered(const sk_lowering *e, const sk_param_plan *q)
 static int kth_axis(const sk_lowering *e, int k)
 {
     const sk_layout *l = e->l;
-    return sk_layout_cutter(l, l->canonical, l->mesh.n - 1 - k);
+    return sk_layout_cutter(l, l->canonical ? e->g->batch : 0, l->mesh.n - 1 - k);
 }
 
 /* Replicas sum no gradients with each other, but for the steps before they are replicas. */
@@ -167,7 +167,7 @@ static int level_axis(const sk_lowering *e, int k)
     int batch = 0;
     for (int a = 0; a < l->mesh.n; a++)
         batch += l->mesh.size[a] > 1 && sk_layout_splits(l, a, e->g->batch);
-    return batch > 1 && !l->canonical ? sk_layout_cutter(l, false, k) : kth_axis(e, k);
+    return batch > 1 && !l->canonical ? sk_layout_cutter(l, 0, k) : kth_axis(e, k);
 }
 
 /* Is the k-th axis one that another axis of the batch follows?  An algorithm that is pinned for

@@ -58,7 +58,7 @@ static bool cut_by(const sk_state *s, int axis, int dim)
 bool sk_lower_finest(const sk_lowering *e, const sk_tensor *t, const sk_state *s, int axis, int dim)
 {
     for (int k = e->l->mesh.n - 1; k >= 0; k--) {
-        int a = sk_layout_cutter(e->l, t->letters[dim] == e->g->batch, k);
+        int a = sk_layout_cutter(e->l, t->letters[dim], k);
         if (a == axis) break;
         if (cut_by(s, a, dim)) return false;
     }
@@ -73,7 +73,7 @@ static bool undone(const sk_lowering *e, const sk_tensor *t, const sk_state *now
     int d = now->dim[axis];
     if (now->how[axis] != SK_SPLIT) return false;
     for (int k = 0; k < e->l->mesh.n; k++) {
-        int a = sk_layout_cutter(e->l, t->letters[d] == e->g->batch, k);
+        int a = sk_layout_cutter(e->l, t->letters[d], k);
         if (cut_by(now, a, d) != cut_by(want, a, d)) return true;
         if (a == axis) break;
     }
@@ -254,13 +254,12 @@ static sk_status gather_all(sk_lowering *e, const sk_tensor *t, sk_state *now, c
     return SK_OK;
 }
 
-/* Was the batch the letter that was summed over?  In deterministic order there is only one. */
-static bool batch_summed(const sk_lowering *e, const sk_tensor *t, const sk_state *s)
+/* The letter that was summed over; 0: none.  In deterministic order there is only one. */
+static char letter_summed(const sk_lowering *e, const sk_tensor *t, const sk_state *s)
 {
     for (int a = 0; a < e->l->mesh.n; a++)
-        if (t->from && s->how[a] == SK_PARTIAL)
-            return e->sp->node[t->from->id].letter[a] == e->g->batch;
-    return false;
+        if (t->from && s->how[a] == SK_PARTIAL) return e->sp->node[t->from->id].letter[a];
+    return 0;
 }
 
 /* Completes partial sums while shards are small, the finest split first: that is the order of the
@@ -269,10 +268,10 @@ static sk_status sum_all(sk_lowering *e, const sk_tensor *t, sk_state *now, cons
                          int *buf)
 {
     int n = e->l->mesh.n, sums = 0;
-    bool batch = batch_summed(e, t, now);
+    char letter = letter_summed(e, t, now);
     for (int a = 0; a < n; a++) sums += now->how[a] == SK_PARTIAL && want->how[a] != SK_PARTIAL;
     for (int k = n - 1; k >= 0; k--) {
-        int a = sk_layout_cutter(e->l, batch, k);
+        int a = sk_layout_cutter(e->l, letter, k);
         sk_state next = *want;
         if (e->l->canonical && sums > 1 && now->how[a] == SK_PARTIAL && want->how[a] == SK_SPLIT)
             next.how[a] = SK_REPLICATE;
@@ -282,16 +281,25 @@ static sk_status sum_all(sk_lowering *e, const sk_tensor *t, sk_state *now, cons
     return SK_OK;
 }
 
+/* The letter that an axis splits, if its axes have an order of their own (sk_layout_cutter); else
+ * 0. */
+static char order_of(const sk_tensor *t, const sk_state *s, int a)
+{
+    char x = s->how[a] == SK_SPLIT ? t->letters[s->dim[a]] : 0;
+    return x == SK_LETTER_BATCH || x == SK_LETTER_TIME ? x : 0;
+}
+
 static sk_status reshard(sk_lowering *e, const sk_tensor *t, sk_state now, const sk_state *want,
                          int *buf)
 {
     int n = e->l->mesh.n;
     SK_TRY(sum_all(e, t, &now, want, buf));
     SK_TRY(gather_all(e, t, &now, want, buf));
-    for (int batch = 0; batch < 2; batch++)
+    const char orders[] = {0, SK_LETTER_TIME, SK_LETTER_BATCH};
+    for (int i = 0; i < 3; i++)
         for (int k = 0; k < n; k++) {
-            int a = sk_layout_cutter(e->l, batch, k);
-            if (batch_dim(e, t, want, a) == batch) SK_TRY(one_axis(e, t, &now, want, a, buf));
+            int a = sk_layout_cutter(e->l, orders[i], k);
+            if (order_of(t, want, a) == orders[i]) SK_TRY(one_axis(e, t, &now, want, a, buf));
         }
     return SK_OK;
 }

@@ -103,7 +103,7 @@ static int reshard(walk *x, const sk_tensor *t, const item *from, const sk_state
     for (int a = 0; a < e->l->mesh.n; a++)
         sums += now.how[a] == SK_PARTIAL && want->how[a] != SK_PARTIAL;
     for (int k = e->l->mesh.n - 1; k >= 0; k--) {
-        int a = sk_layout_cutter(e->l, false, k);
+        int a = sk_layout_cutter(e->l, 0, k);
         bool partial = now.how[a] == SK_PARTIAL || now.how[a] == SK_PARTIAL_MAX;
         bool whole = want->how[a] == SK_REPLICATE || now.how[a] == SK_PARTIAL_MAX ||
                      (e->l->canonical && sums > 1 && want->how[a] == SK_SPLIT);
