@@ -66,6 +66,14 @@ done
 lost=$("$skein" plan model=tiny train.batch=8 layout="dp=2 sync=stream:8" | sed -n 's/^peak .*packing loses \(-*\).*/\1/p')
 [ -z "$lost" ] || { echo "plan: more results than memory at the peak"; exit 1; }
 
+# Sequence parallelism beside context parallelism gathers along tp alone: cp sends what it does without it.
+sent() { "$skein" plan model=gpt2 train.batch=8 train.seq=1024 val.every=0 layout="$1" -o csv | awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } NR == 2 { print $at["sent_bytes"] }'; }
+[ "$(sent "cp=4 tp=4 sp")" -lt $(($(sent "cp=4 tp=4") * 5 / 4)) ] || { echo "plan: cp=4 tp=4 sp sends $(sent "cp=4 tp=4 sp") bytes"; exit 1; }
+# Gradients that are summed over two axes wait for each other behind the backward pass, not in it.
+"$skein" explain model=tiny train.batch=8 train.seq=16 val.every=0 layout="dp=2 tp=2 sp zero=1" comm.bucket=64KiB |
+    awk '/ op / { last = NR } /start .*all-reduce over tp: grads/ { n++; if (!first) first = NR } END { exit !(n == 1 && first > last) }' ||
+    { echo "plan: gradients of norms are summed over tp within the backward pass"; exit 1; }
+
 # Ranks that differ only in what they own are planned once: compile time goes with the classes.
 classes=$("$skein" plan model=llama-7b layout="pp=8 dp=128 tp=8 zero=3" train.batch=1024 |
     sed -n 's/.* · \([0-9]*\) class[es]* of ranks$/\1/p')
