@@ -151,7 +151,8 @@ bool sk_layout_repeats(const sk_layout *l, int axis);
  * replicas before all else, so that each has the same samples whatever its own ranks do.  One axis
  * comes last of all: for the batch and for time, an axis that splits other letters too (experts and
  * sequence parallelism: it must be free to exchange one for the other, or to gather it, alone); for
- * other dims, the axis that shards parameters (its shards lie side by side).  letter 0: of another dim. */
+ * other dims, the axis that shards parameters (its shards lie side by side).  letter 0: of another
+ * dim. */
 int sk_layout_cutter(const sk_layout *l, char letter, int k);
 /* The axis over which gradients may be encoded: the shard axis, or the first that splits the batch;
  * -1: none. */

@@ -3,10 +3,10 @@
  * A gradient is complete behind the last instruction of the step that writes it; instructions of
  * the same unit (inst.unit: a run of overlap chunks, a region, the messages of a node's results)
  * stay together.  Complete gradients wait until a bucket is full, then they are reduced together;
- * the calls stay in flight until the tasks end (waits.c).  Gradients that are summed over other axes
- * have buckets of their own: under sequence parallelism norms are summed over two, and the second
- * call would wait, amid the backward pass, for matrices that went in the first.  Gradients that are reduced in every task
- * (grad_targets.c) are not handled here. */
+ * the calls stay in flight until the tasks end (waits.c).  Gradients that are summed over other
+ * axes have buckets of their own: under sequence parallelism norms are summed over two, and the
+ * second call would wait, amid the backward pass, for matrices that went in the first.  Gradients
+ * that are reduced in every task (grad_targets.c) are not handled here. */
 #include "program/acts.h"
 #include "program/lowering.h"
 

@@ -168,6 +168,5 @@ void sk_sum_hops(sk_lowering *e, const sk_grad_at *v, int n)
         code[i] = sk_lower_encode(e, h[i].x.codec, h[i].x.q, last,
                                   error_rows(e, h[i].x.q, h[i].x.whole, last), true);
     }
-    for (int k = axes - 1; k >= 0; k--)
-        back_over(e, h, code, n_hops, sk_layout_cutter(e->l, 0, k));
+    for (int k = axes - 1; k >= 0; k--) back_over(e, h, code, n_hops, sk_layout_cutter(e->l, 0, k));
 }
