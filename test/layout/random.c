@@ -883,7 +883,7 @@ static int run_pairs(int n, bool all_features)
            "%d refused with %d kinds of refusals, %d undecided, %d bad\n",
            n, (unsigned long long)seed, t.seen.n, t.worst, t.end[REFUSED], t.refusals.n,
            t.end[UNDECIDED], t.bad);
-    return t.bad || t.end[REFUSED] > n / 4 || t.end[UNDECIDED] > n / 20 + KNOWN_UNDECIDED;
+    return t.bad || t.end[REFUSED] > n / 3 || t.end[UNDECIDED] > n / 20 + KNOWN_UNDECIDED;
 }
 
 static int run_one(const char *model, const char *layout)
