@@ -228,6 +228,10 @@ rc=0
 wait $pid || rc=$?
 cp first said
 [ "$rc" = 75 ] || [ "$rc" = 0 ] || { cat said; fail "stopped: exit code $rc"; }
+for _ in $(seq 50); do # once it was not there at once, for a reason that is not known
+    if [ "$rc" = 0 ] || grep -q 'stopped in phase 2' first; then break; fi
+    sleep 0.1
+done
 if [ "$rc" = 75 ] && ! grep -q 'stopped in phase 2; skein swap run=killed goes on' first; then
     cat -A first
     tail -n 3 killed/small/*/outcome killed/small/*/log* 2>/dev/null || true
