@@ -97,6 +97,13 @@ static double flops(const sk_args *a)
     return 10 * sk_attend_pairs(&t) * (double)(y->size[0] * sk_span(y, 2, 5));
 }
 
+static void shape(const sk_args *a, sk_kernel_shape *s)
+{
+    const sk_view *q = &a->in[0];
+    s->kind = SK_KERNEL_ATTENTION_GRAD;
+    sk_attention_shape(s, q, q->size[2] * (q->size[3] - 2), q->size[1]);
+}
+
 static const sk_sample samples[] = {
     {.in = {"b2t5h2s3d4", "b2t5h2r1d4", "b2h2r1t5", "b2t5h2r1d4"}, .positive = true},
     {.in = {"b1t3h3s5d7", "b1t3h3r3d7", "b1h3r3t3", "b1t3h3r3d7"}, .positive = true},
@@ -111,6 +118,7 @@ const sk_op sk_op_attention_grad = {
     .n_in = 4,
     .types = "xxfx>x",
     .flops = flops,
+    .shape = shape,
     .scratch = scratch,
     .workspace = workspace,
     .cpu = cpu,

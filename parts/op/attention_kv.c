@@ -84,6 +84,13 @@ static double flops(const sk_args *a)
     return 4 * sk_attend_pairs(&t) * (double)(q->size[0] * sk_span(q, 2, 5));
 }
 
+static void shape(const sk_args *a, sk_kernel_shape *s)
+{
+    const sk_view *q = &a->in[0];
+    s->kind = SK_KERNEL_ATTENTION;
+    sk_attention_shape(s, q, q->size[2] * q->size[3], a->in[1].size[1]);
+}
+
 static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
 {
     if (!dy[0]) return;
@@ -113,6 +120,7 @@ const sk_op sk_op_attention_kv = {
     .grad = grad,
     .no_grad = 2,
     .flops = flops,
+    .shape = shape,
     .scratch = scratch,
     .cpu = cpu,
     .samples = samples,

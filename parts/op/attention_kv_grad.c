@@ -83,6 +83,13 @@ static double flops(const sk_args *a)
     return 10 * sk_attend_pairs(&t) * (double)(q->size[0] * sk_span(q, 2, 5));
 }
 
+static void shape(const sk_args *a, sk_kernel_shape *s)
+{
+    const sk_view *q = &a->in[0];
+    s->kind = SK_KERNEL_ATTENTION_GRAD;
+    sk_attention_shape(s, q, q->size[2] * q->size[3], a->in[1].size[1]);
+}
+
 static const sk_sample samples[] = {
     {.in = {"b2t5h2r1d4", "b2t5h2z2d4", "b2t5h2r1d4", "b2h2r1t5", "b2t5h2r1d4"}, .positive = true},
     {.in = {"b1t7h3r3d5", "b1t7h3z2d5", "b1t7h3r3d5", "b1h3r3t7", "b1t7h3r3d5"},
@@ -102,6 +109,7 @@ const sk_op sk_op_attention_kv_grad = {
     .types = "xxxfx>xx",
     .flags = SK_OP_ADDS,
     .flops = flops,
+    .shape = shape,
     .scratch = scratch,
     .workspace = workspace,
     .cpu = cpu,

@@ -303,6 +303,19 @@ static double flops(const sk_args *a)
     return n;
 }
 
+static void shape(const sk_args *a, sk_kernel_shape *s)
+{
+    sk_letters all, by_kind[SK_N_ROLES];
+    sk_letters_read(a, &all);
+    sk_letters_sort(&all, by_kind);
+    s->kind = SK_KERNEL_PRODUCT;
+    s->fp8 = sk_fp8_is(a);
+    s->batch = sk_letters_count(&by_kind[SK_BATCH]);
+    s->m = sk_letters_count(&by_kind[SK_ROWS]);
+    s->n = sk_letters_count(&by_kind[SK_COLS]);
+    s->k = sk_letters_count(&by_kind[SK_SUMMED]);
+}
+
 /* y = a.b  =>  da = dy.b with the letters "out,b->a", db = a.dy with "a,out->b".  db first: where b
  * is a weight, that is the last use of a, which can then give its memory to da. */
 static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
@@ -440,6 +453,7 @@ const sk_op sk_op_contract = {
     .grad = grad,
     .extra = &extra,
     .flops = flops,
+    .shape = shape,
     .scratch = scratch,
     .workspace = sk_fp8_workspace,
     .cpu = cpu,

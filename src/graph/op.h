@@ -32,6 +32,7 @@
 #include "base/arena.h"
 #include "base/status.h"
 #include "kernel/args.h"
+#include "kernel/kernel_shape.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -96,9 +97,10 @@ typedef struct sk_op {
      * loss needs the gradient of an op without a rule is refused. */
     void (*grad)(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx);
     unsigned no_grad; /* bit o: the rule takes no gradient of output o (statistics, choices) */
-    const struct sk_extra_rules *extra;  /* what else the backward pass can tell (graph/extra.h) */
-    double (*flops)(const sk_args *a);   /* of the shard; NULL: one per element of output 0 */
-    size_t (*scratch)(const sk_args *a); /* bytes per thread; NULL: none */
+    const struct sk_extra_rules *extra; /* what else the backward pass can tell (graph/extra.h) */
+    double (*flops)(const sk_args *a);  /* of the shard; NULL: one per element of output 0 */
+    void (*shape)(const sk_args *a, sk_kernel_shape *s); /* NULL: a stream */
+    size_t (*scratch)(const sk_args *a);                 /* bytes per thread; NULL: none */
     /* Bytes that the GPU half needs beyond SK_WORKSPACE (kernel/kernel_launch.h); NULL: none. */
     size_t (*workspace)(const sk_args *a);
     void (*cpu)(const sk_args *a);

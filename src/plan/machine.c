@@ -1,4 +1,4 @@
-/* machine.c - built-in machines, the file that describes another, and prices. */
+/* machine.c - the file that describes a machine. */
 #include "plan/machine.h"
 #include "base/file_io.h"
 #include "base/strings.h"
@@ -10,73 +10,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* PCIe 5 for each GPU, an eighth of the host's memory, an NVMe drive for each. */
-#define GPU                                                                                      \
-    .ranks_per_host = 8, .overlap = true, .overhead = 2e-6, .copy_rate = 50e9, .file_rate = 3e9, \
-    .host_rate = 40e9
-#define LINK(alpha_s, bytes_per_s)                  \
-    {                                               \
-        .alpha = alpha_s, .beta = 1 / (bytes_per_s) \
-    }
-
-/* Rates are those that programs reach, not those on the box: best 16-bit matrix products (the box
- * says `peak`, dense, as device/cuda.cu has it), 0.85 of the memory's rate, ring all-reduce of
- * large buffers, NCCL's own latencies. */
-const sk_machine sk_machines[] = {
-    {.name = "cpu",
-     .doc = "preset, not measured: ranks of one host over shared memory",
-     .flops = 8e10,
-     .memory_rate = 1e10,
-     .per_thread = true,
-     .ranks_per_host = INT_MAX,
-     .costs = SK_COSTS_PRESET,
-     .chosen = true,
-     .overhead = 1e-6},
-    {.name = "a100-8",
-     .doc = "preset, not measured: hosts of 8 A100-80GB, NVLink 3, 200 Gb/s for each GPU",
-     .flops = 271e12,
-     .peak = 312e12,
-     .memory_rate = 1.7e12,
-     .memory = 80000000000,
-     .costs = {.inside = LINK(3.4e-6, 235e9), .between = LINK(14e-6, 23e9)},
-     GPU},
-    {.name = "h100-8",
-     .doc = "preset, not measured: hosts of 8 H100-80GB, NVLink 4, 400 Gb/s for each GPU",
-     .flops = 794e12,
-     .peak = 989.4e12,
-     .memory_rate = 2.85e12,
-     .memory = 80000000000,
-     .costs = {.inside = LINK(3.4e-6, 370e9), .between = LINK(14e-6, 46e9)},
-     GPU},
-    {.name = "h200-8",
-     .doc = "preset, not measured: hosts of 8 H200-141GB, NVLink 4, 400 Gb/s for each GPU",
-     .flops = 794e12,
-     .peak = 989.4e12,
-     .memory_rate = 4.1e12,
-     .memory = 141000000000,
-     .costs = {.inside = LINK(3.4e-6, 366e9), .between = LINK(14e-6, 46e9)},
-     GPU},
-    {.name = "b200-8",
-     .doc = "preset, not measured: hosts of 8 B200-180GB, NVLink 5, 400 Gb/s for each GPU",
-     .flops = 1745e12,
-     .peak = 2250e12,
-     .memory_rate = 6.8e12,
-     .memory = 180000000000,
-     .costs = {.inside = LINK(3.4e-6, 682e9), .between = LINK(14e-6, 46e9)},
-     GPU},
-    {.name = "unit",
-     .doc = "for counting: a block costs 1 forward and 2 backward, the rest nothing",
-     .ranks_per_host = INT_MAX,
-     .overlap = true,
-     .unit = true},
-    {.flops = 0},
-};
-
 /* --- reading --- */
 
 /* RATE is kept as its inverse; SPEED is not, and 0 says that it is not known.  COUNT is WHOLE in 64
  * bits; so is BYTES, where a fraction is dropped (79.6G need not be whole). */
-typedef enum form { REAL, RATE, SPEED, WHOLE, COUNT, BYTES, TEXT, YES_NO, COLLS, VERSION } form;
+typedef enum form {
+    REAL,
+    RATE,
+    SPEED,
+    WHOLE,
+    COUNT,
+    BYTES,
+    TEXT,
+    YES_NO,
+    COLLS,
+    VERSION,
+    SCORES,
+    ENGINE,
+    PRODUCT, /* a line for each row of a table; so ATTENTION and BETWEEN */
+    ATTENTION,
+    BETWEEN
+} form;
 
 typedef struct key {
     const char *name;
@@ -121,7 +75,24 @@ static const key keys[] = {
     {"far", BYTES, AT(costs.far), 0, 1e18},
     {"cores", COUNT, AT(costs.cores), 1, 1e6},
     {"overhead", REAL, AT(overhead), 0, 1e3},
+    {"flops_f32", SPEED, AT(kernels.flops_f32), 1, 1e21},
+    {"flops_fp8", SPEED, AT(kernels.flops_fp8), 1, 1e21},
+    {"sms", WHOLE, AT(kernels.sms), 0, 1e6},
+    {"ramp", REAL, AT(kernels.ramp), 0, 1e6},
+    {"product", PRODUCT, 0, 0, 0},
+    {"attention", ATTENTION, 0, 0, 0},
+    {"sustained", SPEED, AT(kernels.sustained), 0.01, 1},
+    {"between", BETWEEN, 0, 0, 0},
+    {"attention_ramp", REAL, AT(kernels.attention_ramp), 0, 1e6},
+    {"engine", ENGINE, 0, 0, 0},
     {"overlap", YES_NO, AT(overlap), 0, 0},
+    {"scores", SCORES, 0, 0, 0},
+    {"stream", REAL, AT(engine.stream), 0, 1e3},
+    {"host_launch", REAL, AT(engine.host_launch), 0, 1},
+    {"flash", SPEED, AT(engine.flash), 1e-3, 1e3},
+    {"gathers", SPEED, AT(engine.gathers), 1e-3, 1e3},
+    {"contention", REAL, AT(engine.contention), 0, 1},
+    {"host_waits", YES_NO, AT(engine.host_waits), 0, 0},
     {"collectives", COLLS, 0, 0, 0},
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
@@ -140,6 +111,64 @@ static bool read_flag(const char *s, const char *yes, const char *no, bool *out)
     return *out || !strcmp(s, no);
 }
 
+/* "bf16 4096 1024 1024 2.2e14" */
+static bool add_product(sk_machine *m, const char *value)
+{
+    sk_kernel_rates *r = &m->kernels;
+    sk_product_rate p = {0};
+    char type[8], more;
+    if (r->n_products == SK_MOST_PRODUCTS) return false;
+    if (sscanf(value, "%7s %lf %lf %lf %lf %c", type, &p.m, &p.n, &p.k, &p.rate, &more) != 5)
+        return false;
+    p.fp8 = !strcmp(type, "fp8");
+    if (p.fp8) p.type = SK_BF16;
+    else if (!sk_dtype_find(type, &p.type)) return false;
+    bool fair = p.m >= 1 && p.n >= 1 && p.k >= 1 && p.m <= 1e9 && p.n <= 1e9 && p.k <= 1e9;
+    if (!fair || !(p.rate >= 1 && p.rate <= 1e21)) return false;
+    r->product[r->n_products++] = p;
+    return true;
+}
+
+/* "128 6e14 5e14", by ascending width */
+static bool add_width(sk_machine *m, const char *value)
+{
+    sk_kernel_rates *r = &m->kernels;
+    sk_attention_rate w = {0};
+    char more;
+    if (r->n_widths == SK_MOST_WIDTHS) return false;
+    if (sscanf(value, "%lf %lf %lf %c", &w.width, &w.forward, &w.backward, &more) != 3)
+        return false;
+    bool fair = w.width >= 1 && w.width <= 1e6 && w.forward >= 1 && w.backward >= 1;
+    if (!fair || !(w.forward <= 1e21 && w.backward <= 1e21)) return false;
+    if (r->n_widths && w.width <= r->attention[r->n_widths - 1].width) return false;
+    r->attention[r->n_widths++] = w;
+    return true;
+}
+
+/* "16 2.56e8 1e10" */
+static bool add_between(sk_machine *m, const char *value)
+{
+    sk_between_rate b = {0};
+    char more;
+    if (m->n_between == SK_MOST_BETWEEN) return false;
+    if (sscanf(value, "%lf %lf %lf %c", &b.hosts, &b.bytes, &b.rate, &more) != 3) return false;
+    bool fair = b.hosts >= 2 && b.hosts <= 1e6 && b.bytes >= 1 && b.bytes <= 1e18;
+    if (!fair || !(b.rate >= 1 && b.rate <= 1e18)) return false;
+    m->between[m->n_between++] = b;
+    return true;
+}
+
+static bool set_engine(sk_machine *m, const char *name)
+{
+    for (const sk_engine *e = sk_engines; *e->name; e++) {
+        if (strcmp(e->name, name)) continue;
+        m->engine = *e;
+        if (e->no_overlap) m->overlap = false;
+        return true;
+    }
+    return false;
+}
+
 static bool set(sk_machine *m, const key *k, const char *value)
 {
     void *to = (char *)m + k->at;
@@ -152,9 +181,20 @@ static bool set(sk_machine *m, const key *k, const char *value)
         return *value != 0;
     case YES_NO:
         return read_flag(value, "yes", "no", to) || read_flag(value, "true", "false", to);
+    case SCORES:
+        return read_flag(value, "memory", "flash", &m->engine.scores_in_memory);
+    case ENGINE:
+        return set_engine(m, value);
+    case PRODUCT:
+        return add_product(m, value);
+    case ATTENTION:
+        return add_width(m, value);
+    case BETWEEN:
+        return add_between(m, value);
     case COLLS:
         m->chosen = !strcmp(value, "chosen");
-        return read_flag(value, "ring", m->chosen ? "chosen" : "best", &m->ring);
+        m->nccl = !strcmp(value, "nccl");
+        return read_flag(value, "ring", m->chosen ? "chosen" : m->nccl ? "nccl" : "best", &m->ring);
     default:
         if (!sk_read_real(value, &x)) return false;
         if (!(x >= k->least && x <= k->most) && !(k->form == SPEED && x == 0)) return false;
@@ -171,7 +211,13 @@ static const char *needed(const key *k, char *text, size_t n)
     if (k->form == VERSION) return "1, the only one this skein knows,";
     if (k->form == TEXT) return "a name";
     if (k->form == YES_NO) return "yes or no";
-    if (k->form == COLLS) return "best, ring or chosen";
+    if (k->form == COLLS) return "best, ring, nccl or chosen";
+    if (k->form == SCORES) return "flash or memory";
+    if (k->form == ENGINE) return "a profile (skein, megatron-2021, nemo, fsdp ...)";
+    if (k->form == BETWEEN) return "'HOSTS BYTES RATE', at most 32 times,";
+    if (k->form == PRODUCT) return "'TYPE M N K FLOPS', at most 64 times,";
+    if (k->form == ATTENTION)
+        return "'WIDTH FORWARD BACKWARD', by ascending width, at most 8 times,";
     snprintf(text, n, "a %snumber from %g to %g%s",
              k->form == WHOLE || k->form == COUNT ? "whole " : "", k->least, k->most,
              k->form == SPEED ? ", or 0" : "");
@@ -187,11 +233,21 @@ static sk_status unknown(const line *l)
                    near ? " - did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
-static const sk_machine *find(const char *name)
+static const sk_machine *find(const char *name, size_t n)
 {
     for (const sk_machine *m = sk_machines; *m->name; m++)
-        if (!strcmp(m->name, name)) return m;
+        if (!strncmp(m->name, name, n) && !m->name[n]) return m;
     return NULL;
+}
+
+/* "h100-8", or "h100-8:nemo" with an engine's profile. */
+static bool built_in(const char *what, sk_machine *out)
+{
+    const char *colon = strchr(what, ':');
+    const sk_machine *m = find(what, colon ? (size_t)(colon - what) : strlen(what));
+    if (!m) return false;
+    *out = *m;
+    return !colon || set_engine(out, colon + 1);
 }
 
 static sk_status apply(const line *l, sk_machine *m, uint64_t *seen)
@@ -199,17 +255,22 @@ static sk_status apply(const line *l, sk_machine *m, uint64_t *seen)
     char text[80];
     int i = 0;
     if (!strcmp(l->key, "like")) {
-        const sk_machine *base = find(l->value);
-        if (*seen || !base)
+        sk_machine base = {0};
+        bool known = built_in(l->value, &base);
+        if (*seen || !known)
             return sk_fail(SK_ECONF, "%s:%d: 'like: %s' %s", l->path, l->number, l->value,
-                           base ? "must be the first line" : "names no built-in machine");
+                           known ? "must be the first line" : "names no built-in machine");
         *seen = LIKE;
-        *m = *base;
+        *m = base;
         return SK_OK;
     }
     while (i < N_KEYS && strcmp(keys[i].name, l->key)) i++;
     if (i == N_KEYS) return unknown(l);
-    if (*seen >> i & 1)
+    bool first = !(*seen >> i & 1), rows = keys[i].form >= PRODUCT;
+    if (first && keys[i].form == PRODUCT) m->kernels.n_products = 0; /* not those of `like` */
+    if (first && keys[i].form == ATTENTION) m->kernels.n_widths = 0;
+    if (first && keys[i].form == BETWEEN) m->n_between = 0;
+    if (!first && !rows)
         return sk_fail(SK_ECONF, "%s:%d: '%s' is there a second time", l->path, l->number, l->key);
     *seen |= (uint64_t)1 << i;
     if (set(m, &keys[i], l->value)) return SK_OK;
@@ -286,21 +347,36 @@ static sk_status read_file(sk_arena *a, const char *path, sk_machine *out)
 
 sk_status sk_machine_read(sk_arena *a, const char *what, sk_machine *out)
 {
-    const sk_machine *m = find(what);
-    if (m) {
-        *out = *m;
-        return SK_OK;
-    }
+    if (built_in(what, out)) return SK_OK;
     if (sk_is_file(what)) return read_file(a, what, out);
-    sk_out o = {.arena = a};
-    for (m = sk_machines; *m->name; m++) sk_out_add(&o, "%s%s", o.n ? ", " : "", m->name);
+    sk_out o = {.arena = a}, e = {.arena = a};
+    for (const sk_machine *m = sk_machines; *m->name; m++)
+        sk_out_add(&o, "%s%s", o.n ? ", " : "", m->name);
+    for (const sk_engine *n = sk_engines; *n->name; n++)
+        sk_out_add(&e, "%s:%s", e.n ? ", " : "", n->name);
     return sk_fail(SK_EUSAGE,
                    "machine '%.200s' is neither a file nor one of: %s (and, for skein simulate, "
-                   "here)",
-                   what, o.s);
+                   "here); of other engines with %s behind it",
+                   what, o.s, e.s);
 }
 
 /* --- writing --- */
+
+static void write_products(sk_out *o, const sk_kernel_rates *r)
+{
+    for (int i = 0; i < r->n_products; i++) {
+        const sk_product_rate *p = &r->product[i];
+        sk_out_add(o, "product: %s %.9g %.9g %.9g %.9g\n", p->fp8 ? "fp8" : sk_dtype_name(p->type),
+                   p->m, p->n, p->k, p->rate);
+    }
+}
+
+static void write_widths(sk_out *o, const sk_kernel_rates *r)
+{
+    for (int i = 0; i < r->n_widths; i++)
+        sk_out_add(o, "attention: %.9g %.9g %.9g\n", r->attention[i].width, r->attention[i].forward,
+                   r->attention[i].backward);
+}
 
 static void write_key(sk_out *o, const sk_machine *m, const key *k)
 {
@@ -318,8 +394,29 @@ static void write_key(sk_out *o, const sk_machine *m, const key *k)
     case YES_NO:
         sk_out_add(o, "%s: %s\n", k->name, *(const bool *)from ? "yes" : "no");
         return;
+    case SCORES:
+        sk_out_add(o, "%s: %s\n", k->name, m->engine.scores_in_memory ? "memory" : "flash");
+        return;
+    case ENGINE:
+        if (*m->engine.name) sk_out_add(o, "%s: %s\n", k->name, m->engine.name);
+        return;
+    case PRODUCT:
+        write_products(o, &m->kernels);
+        return;
+    case ATTENTION:
+        write_widths(o, &m->kernels);
+        return;
+    case BETWEEN:
+        for (int i = 0; i < m->n_between; i++)
+            sk_out_add(o, "between: %.9g %.9g %.9g\n", m->between[i].hosts, m->between[i].bytes,
+                       m->between[i].rate);
+        return;
     case COLLS:
-        sk_out_add(o, "%s: %s\n", k->name, m->chosen ? "chosen" : m->ring ? "ring" : "best");
+        sk_out_add(o, "%s: %s\n", k->name,
+                   m->chosen ? "chosen"
+                   : m->ring ? "ring"
+                   : m->nccl ? "nccl"
+                             : "best");
         return;
     case WHOLE:
         sk_out_add(o, "%s: %d\n", k->name, *(const int *)(const void *)from);
@@ -368,109 +465,4 @@ sk_status sk_machine_default(sk_arena *a, const char *what, sk_machine *out, con
                         "skein bench coll --calibrate measures this one",
                         path, out->costs.host, here);
     return sk_machine_read(a, "cpu", out);
-}
-
-/* --- prices --- */
-
-double sk_machine_peak(const sk_machine *m, int ranks, int threads)
-{
-    double one = m->peak > 0 ? m->peak : m->flops;
-    return one * ranks * (m->per_thread ? threads : 1);
-}
-
-double sk_machine_work(const sk_machine *m, double flops, int64_t bytes, int threads)
-{
-    if (m->unit) return 0;
-    double rate = m->per_thread ? m->flops * threads : m->flops;
-    return fmax(flops / rate, (double)bytes / m->memory_rate) + m->overhead;
-}
-
-double sk_machine_copy(const sk_machine *m, int64_t bytes, bool file)
-{
-    double rate = m->copy_rate > 0 ? m->copy_rate : m->memory_rate / 2;
-    if (file) rate = m->file_rate > 0 ? m->file_rate : 1e9;
-    return m->unit ? 0 : (double)bytes / rate;
-}
-
-double sk_machine_host(const sk_machine *m, int64_t bytes)
-{
-    if (m->unit) return 0;
-    return (double)bytes / (m->host_rate > 0 ? m->host_rate : m->memory_rate) + m->overhead;
-}
-
-double sk_machine_send(const sk_machine *m, int64_t bytes, bool one_host)
-{
-    const sk_link *l = one_host ? &m->costs.inside : &m->costs.between;
-    return l->alpha + (double)bytes * l->beta;
-}
-
-static double ring(const sk_machine *m, double bytes, sk_reach r)
-{
-    double beta =
-        r.hosts > 1 ? fmax(m->costs.inside.beta, m->costs.between.beta) : m->costs.inside.beta;
-    int hops = r.hosts > 1 ? r.hosts - 1 : 0;
-    double alpha = (r.n - 1 - hops) * m->costs.inside.alpha + hops * m->costs.between.alpha;
-    return alpha + bytes * (r.n - 1) / r.n * beta;
-}
-
-static int steps(int n) /* of a tree over n: log2, rounded up */
-{
-    int k = 0;
-    while (k < 31 && 1 << k < n) k++;
-    return k;
-}
-
-static double tree(const sk_machine *m, double bytes, sk_reach r)
-{
-    const double filled = 0.92; /* of the link, by a pipelined double tree */
-    double beta =
-        r.hosts > 1 ? fmax(m->costs.inside.beta, m->costs.between.beta) : m->costs.inside.beta;
-    double alpha = steps(r.most) * m->costs.inside.alpha + steps(r.hosts) * m->costs.between.alpha;
-    return alpha + bytes * beta / filled;
-}
-
-static double two_level(const sk_machine *m, double bytes, sk_reach r)
-{
-    double in =
-        (r.most - 1) * m->costs.inside.alpha + bytes * (r.most - 1) / r.most * m->costs.inside.beta;
-    double out = (r.hosts - 1) * m->costs.between.alpha +
-                 bytes / r.most * (r.hosts - 1) / r.hosts * m->costs.between.beta;
-    return in + out;
-}
-
-/* One way of the bytes (reduce-scatter or all-gather); an all-reduce is both. */
-double sk_machine_coll(const sk_machine *m, sk_coll_kind kind, int64_t bytes, sk_reach r)
-{
-    if (m->unit || r.n < 2) return 0;
-    if (m->chosen && m->costs.shm.tiny > 0 && r.hosts < 2)
-        return sk_shm_price(&m->costs, kind, r.n, bytes);
-    double s = (double)bytes, best = ring(m, s, r);
-    if (!m->ring) {
-        best = fmin(best, tree(m, s, r));
-        if (r.hosts > 1 && r.most > 1 && r.n == r.hosts * r.most)
-            best = fmin(best, two_level(m, s, r));
-    }
-    return kind == SK_ALLREDUCE ? 2 * best : best;
-}
-
-sk_reach sk_machine_reach(const sk_machine *m, const int *ranks, int n)
-{
-    sk_reach r = {.n = n};
-    int last = -1, here = 0;
-    for (int i = 0; i < n; i++) {
-        int host = ranks[i] / m->ranks_per_host;
-        here = host == last ? here + 1 : 1;
-        r.hosts += host != last;
-        if (here > r.most) r.most = here;
-        last = host;
-    }
-    return r;
-}
-
-const int *sk_machine_hosts(sk_arena *a, const sk_machine *m, int n_ranks)
-{
-    if (!m->chosen || n_ranks <= m->ranks_per_host) return NULL;
-    int *host_of = sk_many(a, int, n_ranks);
-    for (int r = 0; r < n_ranks; r++) host_of[r] = r / m->ranks_per_host;
-    return host_of;
 }

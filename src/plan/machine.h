@@ -10,12 +10,14 @@
  *     chosen     the algorithm that the compiler chose (coll/choose.h): skein's own collectives
  *     best       the cheapest of the closed forms below, as libraries choose it
  *     ring       the ring always
+ *     nccl       rings over all network cards of the hosts; for an all-reduce also a tree
  *
  * For n ranks, k hosts with g of them each:
  *
  *     ring       2(n-1) alpha + 2S(n-1)/n beta         all-reduce; the others half of it
  *     tree       2(log g alpha_in + log k alpha_out) + 2S beta / 0.92
  *     two-level  scatter inside, all-reduce S/g between, gather inside
+ *     nccl       the ring with beta_between / g
  *
  * Where the bytes of a link depend on their number, or links share a switch, the forms
  * are too optimistic.
@@ -54,8 +56,31 @@
  *     far: 128Mi                and from which on all are far, not below `cache`
  *     cores: 8                  of a host
  *     overhead: 2e-6            seconds an instruction takes to begin
+ *     flops_f32: 4e14           products of f32, and of 8 bits; 0: flops
+ *     flops_fp8: 1.4e15
+ *     sms: 132                  multiprocessors, each with one tile of a product at a time; 0: a
+ *                               product of any size reaches flops
+ *     ramp: 160                 terms of a sum that a tile needs to fill and drain its pipeline
+ *     product: bf16 4096 1024 1024 2.2e14      measured: type, m, n, k, flops per second; any
+ *                               number of lines up to 64
+ *     attention: 128 6e14 5e14  width of a head, flops per second forward and backward; up to 8
+ *     attention_ramp: 350       keys at which attention has half of these rates
  *     overlap: yes              bytes move while the rank computes; no: only while it waits
- *     collectives: best         or ring, or chosen
+ *     sustained: 0.9            part of flops that a device keeps under its power limit
+ *     between: 16 2.56e8 1e10   measured: hosts, bytes of a collective over them, bytes per second
+ *                               of each rank's share of the network; up to 32 lines
+ *     collectives: best         or ring, nccl, or chosen
+ *     engine: fsdp              whose programs run there, as a profile; the lines below change it
+ *     flash: 1                  attention's rates, over those of the machine
+ *     gathers: 1                rates of all-gathers and reduce-scatters, over those of the machine
+ *     scores: flash             or memory: attention writes its scores there and reads them
+ *     stream: 1                 bytes of norms and elementwise kernels, over those of skein
+ *     host_launch: 0            seconds of the host's thread for what skein launches as one kernel;
+ *                               0: a graph of kernels
+ *     contention: 0             part of the device that a collective takes while bytes move
+ *     host_waits: no            yes: the host waits for messages between stages
+ *
+ * `h100-8:nemo` is a machine with an engine's profile: sk_engines has them.
  *
  * The machine `unit` is for counting: a block of the model costs 1 forward and 2
  * backward, everything else nothing, so that bubbles come out as fractions.
@@ -67,8 +92,44 @@
 #define SK_PLAN_MACHINE_H
 
 #include "coll/choose.h"
+#include "kernel/kernel_shape.h"
 
 #include <stdbool.h>
+
+enum { SK_MOST_PRODUCTS = 64, SK_MOST_WIDTHS = 8, SK_MOST_BETWEEN = 32 };
+
+typedef struct sk_between_rate { /* measured: bytes per second of one rank's share of the network */
+    double hosts, bytes, rate;
+} sk_between_rate;
+
+typedef struct sk_product_rate { /* measured */
+    sk_dtype type;
+    bool fp8;
+    double m, n, k, rate;
+} sk_product_rate;
+
+typedef struct sk_attention_rate {
+    double width, forward, backward;
+} sk_attention_rate;
+
+/* Kernels of a device.  Zeros: flops and memory_rate are all that is known. */
+typedef struct sk_kernel_rates {
+    double flops_f32, flops_fp8, ramp, attention_ramp;
+    double sustained; /* part of all these that a device keeps at its power limit; 0: 1 */
+    int sms, n_products, n_widths;
+    sk_product_rate product[SK_MOST_PRODUCTS];
+    sk_attention_rate attention[SK_MOST_WIDTHS]; /* ascending widths */
+} sk_kernel_rates;
+
+/* What an engine makes of a device: skein's own programs have zeros. */
+typedef struct sk_engine {
+    char name[32];
+    const char *doc;
+    bool scores_in_memory, host_waits;
+    bool no_overlap;               /* bytes of collectives move only while ranks wait */
+    double stream, flash, gathers; /* 0: 1 */
+    double host_launch, contention;
+} sk_engine;
 
 typedef struct sk_machine {
     char name[64];
@@ -80,10 +141,15 @@ typedef struct sk_machine {
     bool per_thread;
     int ranks_per_host;
     sk_costs costs;
+    int n_between;
+    sk_between_rate between[SK_MOST_BETWEEN]; /* of collectives over hosts; none: costs.between */
     double overhead;
+    sk_kernel_rates kernels;
+    sk_engine engine;
     bool overlap;
     bool ring;   /* always */
     bool chosen; /* as frozen in the program */
+    bool nccl;   /* rings over all network cards of the hosts, and trees for all-reduce */
     bool unit;
 } sk_machine;
 
@@ -102,10 +168,16 @@ sk_status sk_machine_write(sk_arena *a, const char *path, const sk_machine *m);
 const char *sk_machine_path(sk_arena *a); /* of the calibrated file; NULL: no home */
 /* The built-in machines; one without a name ends the list. */
 extern const sk_machine sk_machines[];
+extern const sk_engine sk_engines[];
 
 /* What mfu is over: the peak of so many ranks. */
 double sk_machine_peak(const sk_machine *m, int ranks, int threads);
 double sk_machine_work(const sk_machine *m, double flops, int64_t bytes, int threads);
+/* Seconds of arithmetic of a kernel of this shape (op_price.c), without its bytes. */
+double sk_machine_compute(const sk_machine *m, const sk_kernel_shape *s, double flops, int threads);
+/* A kernel of so many seconds of arithmetic and so many bytes; stream: nothing in it is a product
+ * or attention. */
+double sk_machine_kernel(const sk_machine *m, double compute, int64_t bytes, bool stream);
 /* `chosen` and one host: in shared memory; else by the closed forms. */
 double sk_machine_coll(const sk_machine *m, sk_coll_kind kind, int64_t bytes, sk_reach reach);
 double sk_machine_copy(const sk_machine *m, int64_t bytes, bool file);

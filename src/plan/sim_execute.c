@@ -45,19 +45,46 @@ static double unit_cost(sk_sim_rank *w, const sk_inst *in)
     return in->work == SK_WORK_B ? 2 : 1;
 }
 
+static double compute(const sk_sim *k, const sk_program *p, int pc, bool *stream)
+{
+    const sk_inst *in = &p->insts.v[pc];
+    if (in->shape.kind != SK_KERNEL_STREAM) *stream = false;
+    return sk_machine_compute(k->m, &in->shape, in->flops, p->threads);
+}
+
+/* Of a kernel that executes all instructions of a launch. */
+static double launch_cost(const sk_sim *k, const sk_program *p, const sk_launch_plan *l)
+{
+    double sum = 0;
+    bool stream = true;
+    for (int i = 0; i < l->n; i++) sum += compute(k, p, l->by ? l->pcs[i] : l->at + i, &stream);
+    return sk_machine_kernel(k->m, sum, sk_launch_bytes(p, l), stream);
+}
+
 static double cost(const sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 {
+    bool stream = true;
     if (k->m->unit) return unit_cost(w, in);
     if (w->seconds) return sk_inst_share(in) * w->seconds[w->pc];
     const sk_launch_plan *l = sk_launch_of(w->p, w->pc);
     if (l && l->at != w->pc) return 0; /* paid for where the launch stands */
-    if (l)                             /* all are of the same updates */
-        return sk_inst_share(in) * sk_machine_work(k->m, sk_launch_flops(w->p, l),
-                                                   sk_launch_bytes(w->p, l), w->p->threads);
+    if (l) return sk_inst_share(in) * launch_cost(k, w->p, l); /* all are of the same updates */
     if (in->in[0] >= 0 && w->p->bufs.v[in->in[0]].placement == SK_HOST)
         return sk_machine_host(k->m, sk_inst_bytes(w->p, in));
-    return sk_inst_share(in) *
-           sk_machine_work(k->m, in->flops, sk_inst_bytes(w->p, in), w->p->threads);
+    double seconds = compute(k, w->p, w->pc, &stream);
+    return sk_inst_share(in) * sk_machine_kernel(k->m, seconds, sk_inst_bytes(w->p, in), stream);
+}
+
+/* A kernel begins when the thread of the host has launched it and the one before is over. */
+static void begin(const sk_sim *k, sk_sim_rank *w, double cost)
+{
+    const sk_engine *e = &k->m->engine;
+    double late;
+    if (e->host_launch <= 0 || cost <= 0) return;
+    w->host += e->host_launch;
+    late = fmax(w->host - w->now, 0);
+    w->now += late;
+    w->out->busy += late;
 }
 
 /* --- instructions --- */
@@ -70,6 +97,7 @@ static void work(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
         w->updating = fmax(w->updating, w->now) + c;
         return;
     }
+    begin(k, w, c);
     w->now += c;
     w->out->busy += c;
 }
@@ -162,6 +190,15 @@ static void use_core(const sk_sim *k, sk_sim_rank *w, int n, bool here, double p
     else w->between += price;
 }
 
+/* While bytes moved, kernels of the collective took a part of the device from those beside them. */
+static void share_device(const sk_sim *k, sk_sim_rank *w, double begin, double end)
+{
+    double beside = fmin(w->now, end) - begin, share = k->m->engine.contention;
+    if (beside <= 0 || share <= 0) return;
+    w->now += beside * share;
+    w->out->busy += beside * share;
+}
+
 static bool finish(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 {
     int group = w->p->calls.v[in->call].group;
@@ -177,6 +214,7 @@ static bool finish(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
         end = begin + m->cost;
     }
     note_moving(w, begin, end);
+    if (k->m->overlap) share_device(k, w, begin, end);
     wait_for(w, m->ready, end);
     use_core(k, w, c->reach.n, c->reach.hosts < 2, m->cost);
     return true;
@@ -206,6 +244,7 @@ static bool receive(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
     double end = k->m->overlap ? m->arrived : fmax(m->sent, w->now) + took;
     note_moving(w, end - took, end);
     wait_for(w, m->sent, end);
+    if (k->m->engine.host_waits) w->host = fmax(w->host, w->now);
     use_core(k, w, 1, one_host, took);
     m->taken = w->now;
     return true;

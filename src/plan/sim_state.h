@@ -44,6 +44,7 @@ typedef struct sk_sim_rank {
     int rank, pc, end;
     int coord[SK_MAX_AXES];
     double now;
+    double host;        /* when its host has launched the kernels so far */
     int *group;         /* by group of the program: index in sk_sim.groups; -1: not a member */
     int *posted, *done; /* by group: calls announced and finished */
     struct {

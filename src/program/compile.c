@@ -69,6 +69,8 @@ static sk_status count_flops(sk_lowering *e)
         sk_args args;
         sk_inst_args(p, in, NULL, &args);
         in->flops = sk_op_flops(in->node->op, &args);
+        in->shape.type = args.in[0].type;
+        if (in->node->op->shape) in->node->op->shape(&args, &in->shape);
     }
     return SK_OK;
 }

@@ -168,6 +168,7 @@ typedef struct sk_inst {
     const struct sk_combine *combine; /* COMBINE */
     int64_t together; /* CLIP: before this step replicas are synchronous: program.replicas_from */
     double flops;
+    sk_kernel_shape shape; /* OP: what it is priced by */
     int64_t wire; /* bytes that must leave this rank, by the closed form of the collective */
 } sk_inst;
 

@@ -1,0 +1,188 @@
+/* machine_presets.c - built-in machines, and profiles of engines.
+ *
+ * Nothing here was measured by skein.  Rates are those that programs reach, not those on the box:
+ * best 16-bit matrix products as published by users (the box says `peak`, dense, as
+ * device/cuda.cu has it), 0.85 of the memory's rate, ring all-reduce of large buffers, NCCL's own
+ * latencies.  A tile's ramp, attention's rates and its ramp are round numbers of published kernel
+ * benchmarks (FlashAttention 2 on A100, 3 and cuDNN on H100).  No number was fitted to training
+ * runs. */
+#include "plan/machine.h"
+
+#include <limits.h>
+
+/* PCIe 5 for each GPU, an eighth of the host's memory, an NVMe drive for each. */
+#define GPUS(per_host)                                                           \
+    .ranks_per_host = per_host, .overlap = true, .nccl = true, .overhead = 2e-6, \
+    .copy_rate = 50e9, .file_rate = 3e9, .host_rate = 40e9
+#define LINK(alpha_s, bytes_per_s)                  \
+    {                                               \
+        .alpha = alpha_s, .beta = 1 / (bytes_per_s) \
+    }
+
+#define V100_KERNELS                                           \
+    .flops_f32 = 14e12, .sms = 80, .ramp = 128, .n_widths = 2, \
+    .attention = {{64, 45e12, 35e12}, {128, 50e12, 40e12}}, .attention_ramp = 350
+#define A100_KERNELS                                             \
+    .flops_f32 = 135e12, .sms = 108, .ramp = 128, .n_widths = 2, \
+    .attention = {{64, 170e12, 150e12}, {128, 200e12, 175e12}}, .attention_ramp = 350
+#define H100_KERNELS                                                                   \
+    .flops_f32 = 400e12, .flops_fp8 = 1400e12, .sms = 132, .ramp = 160, .n_widths = 2, \
+    .attention = {{64, 400e12, 320e12}, {128, 600e12, 500e12}}, .attention_ramp = 500
+#define B200_KERNELS                                                                       \
+    .flops_f32 = 900e12, .sustained = 0.88, .flops_fp8 = 3430e12, .sms = 148, .ramp = 192, \
+    .n_widths = 2, .attention = {{64, 800e12, 600e12}, {128, 1200e12, 900e12}},            \
+    .attention_ramp = 700
+
+const sk_machine sk_machines[] = {
+    {.name = "cpu",
+     .doc = "preset, not measured: ranks of one host over shared memory",
+     .flops = 8e10,
+     .memory_rate = 1e10,
+     .per_thread = true,
+     .ranks_per_host = INT_MAX,
+     .costs = SK_COSTS_PRESET,
+     .chosen = true,
+     .overhead = 1e-6},
+    {.name = "v100-8",
+     .doc = "preset, not measured: hosts of 8 V100-32GB, NVLink 2, 100 Gb/s for each GPU",
+     .flops = 108e12,
+     .peak = 125e12,
+     .memory_rate = 0.77e12,
+     .memory = 32000000000,
+     .kernels = {V100_KERNELS},
+     .costs = {.inside = LINK(3.4e-6, 125e9), .between = LINK(14e-6, 11.5e9)},
+     GPUS(8)},
+    {.name = "a100-8",
+     .doc = "preset, not measured: hosts of 8 A100-80GB, NVLink 3, 200 Gb/s for each GPU",
+     .flops = 271e12,
+     .peak = 312e12,
+     .memory_rate = 1.7e12,
+     .memory = 80000000000,
+     .kernels = {A100_KERNELS},
+     .costs = {.inside = LINK(3.4e-6, 235e9), .between = LINK(14e-6, 23e9)},
+     GPUS(8)},
+    {.name = "a100-40g-8",
+     .doc = "preset, not measured: hosts of 8 A100-40GB, NVLink 3, 200 Gb/s for each GPU",
+     .flops = 271e12,
+     .peak = 312e12,
+     .memory_rate = 1.32e12,
+     .memory = 40000000000,
+     .kernels = {A100_KERNELS},
+     .costs = {.inside = LINK(3.4e-6, 235e9), .between = LINK(14e-6, 23e9)},
+     GPUS(8)},
+    {.name = "h100-8",
+     .doc = "preset, not measured: hosts of 8 H100-80GB, NVLink 4, 400 Gb/s for each GPU",
+     .flops = 794e12,
+     .peak = 989.4e12,
+     .memory_rate = 2.85e12,
+     .memory = 80000000000,
+     .kernels = {H100_KERNELS, .sustained = 0.88},
+     .costs = {.inside = LINK(3.4e-6, 370e9), .between = LINK(14e-6, 46e9)},
+     GPUS(8)},
+    {.name = "h100-500w-8",
+     .doc = "preset, not measured: hosts of 8 H100-96GB with HBM2e, limited to 500 W",
+     .flops = 794e12,
+     .peak = 989.4e12,
+     .memory_rate = 2.05e12,
+     .memory = 96000000000,
+     .kernels = {H100_KERNELS, .sustained = 0.72},
+     .costs = {.inside = LINK(3.4e-6, 370e9), .between = LINK(14e-6, 46e9)},
+     GPUS(8)},
+    {.name = "h100-efa-8",
+     .doc = "preset, not measured by skein: H100-80GB with 8 times 400 Gb/s of EFA, as published",
+     .flops = 794e12,
+     .peak = 989.4e12,
+     .memory_rate = 2.85e12,
+     .memory = 80000000000,
+     .kernels = {H100_KERNELS, .sustained = 0.88},
+     .costs = {.inside = LINK(3.4e-6, 370e9), .between = LINK(30e-6, 45e9)},
+     .n_between = 6,
+     .between = {{2, 256e6, 45e9},
+                 {4, 256e6, 20e9},
+                 {8, 256e6, 12.4e9},
+                 {16, 256e6, 10.6e9},
+                 {32, 256e6, 8.1e9},
+                 {64, 256e6, 4.1e9}},
+     GPUS(8)},
+    {.name = "h200-8",
+     .doc = "preset, not measured: hosts of 8 H200-141GB, NVLink 4, 400 Gb/s for each GPU",
+     .flops = 794e12,
+     .peak = 989.4e12,
+     .memory_rate = 4.1e12,
+     .memory = 141000000000,
+     .kernels = {H100_KERNELS, .sustained = 0.88},
+     .costs = {.inside = LINK(3.4e-6, 366e9), .between = LINK(14e-6, 46e9)},
+     GPUS(8)},
+    {.name = "b200-8",
+     .doc = "preset, not measured: hosts of 8 B200-180GB, NVLink 5, 400 Gb/s for each GPU",
+     .flops = 1745e12,
+     .peak = 2250e12,
+     .memory_rate = 6.8e12,
+     .memory = 180000000000,
+     .kernels = {B200_KERNELS},
+     .costs = {.inside = LINK(3.4e-6, 682e9), .between = LINK(14e-6, 46e9)},
+     GPUS(8)},
+    {.name = "gb200-72",
+     .doc = "preset, not measured: racks of 72 GB200, NVLink 5, 400 Gb/s for each GPU",
+     .flops = 1745e12,
+     .peak = 2500e12,
+     .memory_rate = 6.8e12,
+     .memory = 186000000000,
+     .kernels = {B200_KERNELS},
+     .costs = {.inside = LINK(3.4e-6, 682e9), .between = LINK(14e-6, 46e9)},
+     GPUS(72)},
+    {.name = "unit",
+     .doc = "for counting: a block costs 1 forward and 2 backward, the rest nothing",
+     .ranks_per_host = INT_MAX,
+     .overlap = true,
+     .unit = true},
+    {.flops = 0},
+};
+
+/* An eager engine's host needs 55 to 120 us for the kernels that skein launches as one (Python, the
+ * dispatcher, autograd); FlashAttention 1 has about half of the rates of the machines above,
+ * FlashAttention 2 has them on A100 and 0.6 of them on H100; all-gathers between hosts that no
+ * later NCCL tuned were seen at half of the rate of all-reduces. */
+const sk_engine sk_engines[] = {
+    {.name = "skein", .doc = "skein's own programs, in CUDA graphs"},
+    {.name = "megatron-2021",
+     .doc =
+         "Megatron-LM of 2021: eager, scores of attention in memory, gradients summed at the end",
+     .scores_in_memory = true,
+     .no_overlap = true,
+     .host_waits = true,
+     .stream = 1.5,
+     .host_launch = 75e-6},
+    {.name = "nemo",
+     .doc = "Megatron Core and NeMo: few launches, attention of cuDNN, collectives beside work",
+     .stream = 1.25,
+     .host_launch = 10e-6,
+     .contention = 0.15},
+    {.name = "fsdp",
+     .doc = "FSDP of PyTorch 2.0: eager, FlashAttention 1, gathers beside work",
+     .stream = 2,
+     .flash = 0.5,
+     .host_launch = 75e-6,
+     .contention = 0.15},
+    {.name = "deepspeed-2022",
+     .doc = "Megatron-DeepSpeed with ZeRO-3: eager, scores in memory, gathers waited for",
+     .scores_in_memory = true,
+     .no_overlap = true,
+     .stream = 1.5,
+     .gathers = 0.5,
+     .host_launch = 75e-6},
+    {.name = "torchtitan",
+     .doc = "torchtitan with torch.compile: FlashAttention 2, gathers beside work",
+     .stream = 1.25,
+     .flash = 0.6,
+     .host_launch = 20e-6,
+     .contention = 0.15},
+    {.name = "nanotron",
+     .doc = "nanotron: eager, FlashAttention 2, tensor parallel collectives waited for",
+     .no_overlap = true,
+     .host_waits = true,
+     .stream = 2,
+     .flash = 0.6,
+     .host_launch = 75e-6},
+    {.doc = NULL},
+};
