@@ -1,5 +1,6 @@
 /* machine.c - the file that describes a machine. */
 #include "plan/machine.h"
+#include "plan/machine_tables.h"
 #include "base/file_io.h"
 #include "base/strings.h"
 
@@ -96,8 +97,10 @@ static const key keys[] = {
     {"collectives", COLLS, 0, 0, 0},
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
-#define LIKE ((uint64_t)1 << 63) /* beside a bit for each key */
-_Static_assert(N_KEYS < 63, "keys have one word of bits");
+
+typedef struct keys_seen {
+    bool any, key[N_KEYS];
+} keys_seen;
 
 typedef struct line {
     const char *path;
@@ -109,53 +112,6 @@ static bool read_flag(const char *s, const char *yes, const char *no, bool *out)
 {
     *out = !strcmp(s, yes);
     return *out || !strcmp(s, no);
-}
-
-/* "bf16 4096 1024 1024 2.2e14" */
-static bool add_product(sk_machine *m, const char *value)
-{
-    sk_kernel_rates *r = &m->kernels;
-    sk_product_rate p = {0};
-    char type[8], more;
-    if (r->n_products == SK_MOST_PRODUCTS) return false;
-    if (sscanf(value, "%7s %lf %lf %lf %lf %c", type, &p.m, &p.n, &p.k, &p.rate, &more) != 5)
-        return false;
-    p.fp8 = !strcmp(type, "fp8");
-    if (p.fp8) p.type = SK_BF16;
-    else if (!sk_dtype_find(type, &p.type)) return false;
-    bool fair = p.m >= 1 && p.n >= 1 && p.k >= 1 && p.m <= 1e9 && p.n <= 1e9 && p.k <= 1e9;
-    if (!fair || !(p.rate >= 1 && p.rate <= 1e21)) return false;
-    r->product[r->n_products++] = p;
-    return true;
-}
-
-/* "128 6e14 5e14", by ascending width */
-static bool add_width(sk_machine *m, const char *value)
-{
-    sk_kernel_rates *r = &m->kernels;
-    sk_attention_rate w = {0};
-    char more;
-    if (r->n_widths == SK_MOST_WIDTHS) return false;
-    if (sscanf(value, "%lf %lf %lf %c", &w.width, &w.forward, &w.backward, &more) != 3)
-        return false;
-    bool fair = w.width >= 1 && w.width <= 1e6 && w.forward >= 1 && w.backward >= 1;
-    if (!fair || !(w.forward <= 1e21 && w.backward <= 1e21)) return false;
-    if (r->n_widths && w.width <= r->attention[r->n_widths - 1].width) return false;
-    r->attention[r->n_widths++] = w;
-    return true;
-}
-
-/* "16 2.56e8 1e10" */
-static bool add_between(sk_machine *m, const char *value)
-{
-    sk_between_rate b = {0};
-    char more;
-    if (m->n_between == SK_MOST_BETWEEN) return false;
-    if (sscanf(value, "%lf %lf %lf %c", &b.hosts, &b.bytes, &b.rate, &more) != 3) return false;
-    bool fair = b.hosts >= 2 && b.hosts <= 1e6 && b.bytes >= 1 && b.bytes <= 1e18;
-    if (!fair || !(b.rate >= 1 && b.rate <= 1e18)) return false;
-    m->between[m->n_between++] = b;
-    return true;
 }
 
 static bool set_engine(sk_machine *m, const char *name)
@@ -186,11 +142,11 @@ static bool set(sk_machine *m, const key *k, const char *value)
     case ENGINE:
         return set_engine(m, value);
     case PRODUCT:
-        return add_product(m, value);
+        return sk_machine_add_product(m, value);
     case ATTENTION:
-        return add_width(m, value);
+        return sk_machine_add_width(m, value);
     case BETWEEN:
-        return add_between(m, value);
+        return sk_machine_add_between(m, value);
     case COLLS:
         m->chosen = !strcmp(value, "chosen");
         m->nccl = !strcmp(value, "nccl");
@@ -250,29 +206,29 @@ static bool built_in(const char *what, sk_machine *out)
     return !colon || set_engine(out, colon + 1);
 }
 
-static sk_status apply(const line *l, sk_machine *m, uint64_t *seen)
+static sk_status apply(const line *l, sk_machine *m, keys_seen *seen)
 {
     char text[80];
     int i = 0;
     if (!strcmp(l->key, "like")) {
         sk_machine base = {0};
         bool known = built_in(l->value, &base);
-        if (*seen || !known)
+        if (seen->any || !known)
             return sk_fail(SK_ECONF, "%s:%d: 'like: %s' %s", l->path, l->number, l->value,
                            known ? "must be the first line" : "names no built-in machine");
-        *seen = LIKE;
+        seen->any = true;
         *m = base;
         return SK_OK;
     }
     while (i < N_KEYS && strcmp(keys[i].name, l->key)) i++;
     if (i == N_KEYS) return unknown(l);
-    bool first = !(*seen >> i & 1), rows = keys[i].form >= PRODUCT;
+    bool first = !seen->key[i], rows = keys[i].form >= PRODUCT;
     if (first && keys[i].form == PRODUCT) m->kernels.n_products = 0; /* not those of `like` */
     if (first && keys[i].form == ATTENTION) m->kernels.n_widths = 0;
     if (first && keys[i].form == BETWEEN) m->n_between = 0;
     if (!first && !rows)
         return sk_fail(SK_ECONF, "%s:%d: '%s' is there a second time", l->path, l->number, l->key);
-    *seen |= (uint64_t)1 << i;
+    seen->any = seen->key[i] = true;
     if (set(m, &keys[i], l->value)) return SK_OK;
     return sk_fail(SK_ECONF, "%s:%d: %s is '%s'; %s is needed", l->path, l->number, l->key,
                    l->value, needed(&keys[i], text, sizeof text));
@@ -325,7 +281,7 @@ static sk_status complete(const char *path, const sk_machine *m)
 static sk_status read_file(sk_arena *a, const char *path, sk_machine *out)
 {
     sk_text t;
-    uint64_t seen = 0;
+    keys_seen seen = {0};
     line l = {.path = path};
     sk_machine m = {.doc = "from a file", .name = "machine"};
     SK_TRY(sk_file_read(a, path, &t));
@@ -362,22 +318,6 @@ sk_status sk_machine_read(sk_arena *a, const char *what, sk_machine *out)
 
 /* --- writing --- */
 
-static void write_products(sk_out *o, const sk_kernel_rates *r)
-{
-    for (int i = 0; i < r->n_products; i++) {
-        const sk_product_rate *p = &r->product[i];
-        sk_out_add(o, "product: %s %.9g %.9g %.9g %.9g\n", p->fp8 ? "fp8" : sk_dtype_name(p->type),
-                   p->m, p->n, p->k, p->rate);
-    }
-}
-
-static void write_widths(sk_out *o, const sk_kernel_rates *r)
-{
-    for (int i = 0; i < r->n_widths; i++)
-        sk_out_add(o, "attention: %.9g %.9g %.9g\n", r->attention[i].width, r->attention[i].forward,
-                   r->attention[i].backward);
-}
-
 static void write_key(sk_out *o, const sk_machine *m, const key *k)
 {
     const char *from = (const char *)m + k->at;
@@ -401,15 +341,13 @@ static void write_key(sk_out *o, const sk_machine *m, const key *k)
         if (*m->engine.name) sk_out_add(o, "%s: %s\n", k->name, m->engine.name);
         return;
     case PRODUCT:
-        write_products(o, &m->kernels);
+        sk_machine_write_products(o, m);
         return;
     case ATTENTION:
-        write_widths(o, &m->kernels);
+        sk_machine_write_widths(o, m);
         return;
     case BETWEEN:
-        for (int i = 0; i < m->n_between; i++)
-            sk_out_add(o, "between: %.9g %.9g %.9g\n", m->between[i].hosts, m->between[i].bytes,
-                       m->between[i].rate);
+        sk_machine_write_between(o, m);
         return;
     case COLLS:
         sk_out_add(o, "%s: %s\n", k->name,

@@ -14,6 +14,12 @@ static void price(const sk_machine *m)
     sk_assert(fair(sk_machine_work(m, 1e9, 1 << 20, 2)));
     for (int kind = 0; kind < SK_N_COLLS; kind++)
         sk_assert(fair(sk_machine_coll(m, (sk_coll_kind)kind, 1 << 20, reach)));
+    for (int kind = SK_KERNEL_STREAM; kind <= SK_KERNEL_ATTENTION_GRAD; kind++) {
+        sk_kernel_shape s = {.kind = (sk_kernel_kind)kind, .type = SK_BF16, .batch = 3};
+        s.m = 1000, s.n = 300, s.k = 64;
+        sk_assert(fair(sk_machine_compute(m, &s, 1e9, 2)));
+    }
+    sk_assert(fair(sk_machine_kernel(m, 1, 1 << 20, true)));
     sk_assert(fair(sk_machine_copy(m, 1 << 20, true)) && fair(sk_machine_host(m, 1 << 20)));
     sk_assert(fair(sk_machine_send(m, 1 << 20, true)) && fair(sk_machine_send(m, 1 << 20, false)));
 }

@@ -479,6 +479,38 @@ static void overlap(void)
     check(hidden < k.p.seconds, "overlap", hidden, k.p.seconds);
 }
 
+/* A host that needs a second for each kernel: the step is as long as launching them all, and the
+ * last of them. */
+static void host_launches(void)
+{
+    sk_machine m = *machine("h100-8");
+    simulated k = {.t = small("tiny", 4, 8, "dp=1")};
+    m.engine.host_launch = 1;
+    if (!walk(&k, &m, false)) return;
+    const sk_program *p = k.programs[0];
+    double kernels = p->n_train;
+    check(k.p.seconds > kernels && k.p.seconds < kernels + 1e-3, "launches", k.p.seconds, kernels);
+    m.engine.host_launch = 1e-12; /* never late */
+    double before = k.p.seconds;
+    if (!walk(&k, &m, false)) return;
+    check(k.p.seconds < 1e-2 * before, "fast host", k.p.seconds, 0);
+}
+
+/* A collective beside work takes its part of the device for as long as bytes move: no more than
+ * that part of all exposed and hidden time is added, and something is. */
+static void contention(void)
+{
+    sk_machine m = *machine("h100-8");
+    simulated k = {.t = small("tiny", 6, 8, "dp=8")};
+    k.t.bucket_bytes = 4096;
+    if (!walk(&k, &m, true)) return;
+    double alone = k.p.seconds, busy = k.p.busy;
+    m.engine.contention = 0.5;
+    if (!walk(&k, &m, true)) return;
+    check(k.p.busy > busy && k.p.busy < busy + 0.5 * alone, "contention", k.p.busy, busy);
+    check(k.p.seconds <= 1.5 * alone, "contended step", k.p.seconds, alone);
+}
+
 /* Products in n chunks: where work is long, each of the collectives beside them shows only a chunk.
  * These are all of the width but the two of the embedding; where bytes do not move by
  * themselves, nothing is hidden. */
@@ -487,6 +519,7 @@ static void overlap_chunks(bool sp, int n, bool by_themselves)
     char text[64];
     sk_machine m = *machine("h100-8");
     m.overlap = by_themselves;
+    m.kernels = (sk_kernel_rates){0}; /* products cost their flops, of whatever size */
     m.overhead = m.costs.inside.alpha = 0;
     m.flops = 1e9;
     snprintf(text, sizeof text, "tp=2 %s overlap=%d", sp ? "sp" : "", n);
@@ -805,6 +838,8 @@ int main(void)
     identities("dp=4 pp=4 micro=4 zero=3", "h100-8");
     identities("pp=4 micro=8 schedule=gpipe", "a100-8");
     overlap();
+    host_launches();
+    contention();
     all_overlaps();
     traces("dp=2 tp=2 pp=2 micro=4", "h100-8");
     traces("dp=2 pp=4 micro=4 zero=3 schedule=gpipe", "h100-8");

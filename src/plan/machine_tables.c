@@ -1,0 +1,77 @@
+/* machine_tables.c - rows of what was measured of a machine, as text. */
+#include "plan/machine_tables.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* "bf16 4096 1024 1024 2.2e14" */
+bool sk_machine_add_product(sk_machine *m, const char *value)
+{
+    sk_kernel_rates *r = &m->kernels;
+    sk_product_rate p = {0};
+    char type[8], more;
+    if (r->n_products == SK_MOST_PRODUCTS) return false;
+    if (sscanf(value, "%7s %lf %lf %lf %lf %c", type, &p.m, &p.n, &p.k, &p.rate, &more) != 5)
+        return false;
+    p.fp8 = !strcmp(type, "fp8");
+    if (p.fp8) p.type = SK_BF16;
+    else if (!sk_dtype_find(type, &p.type)) return false;
+    bool fair = p.m >= 1 && p.n >= 1 && p.k >= 1 && p.m <= 1e9 && p.n <= 1e9 && p.k <= 1e9;
+    if (!fair || !(p.rate >= 1 && p.rate <= 1e21)) return false;
+    r->product[r->n_products++] = p;
+    return true;
+}
+
+/* "128 6e14 5e14", by ascending width */
+bool sk_machine_add_width(sk_machine *m, const char *value)
+{
+    sk_kernel_rates *r = &m->kernels;
+    sk_attention_rate w = {0};
+    char more;
+    if (r->n_widths == SK_MOST_WIDTHS) return false;
+    if (sscanf(value, "%lf %lf %lf %c", &w.width, &w.forward, &w.backward, &more) != 3)
+        return false;
+    bool fair = w.width >= 1 && w.width <= 1e6 && w.forward >= 1 && w.backward >= 1;
+    if (!fair || !(w.forward <= 1e21 && w.backward <= 1e21)) return false;
+    if (r->n_widths && w.width <= r->attention[r->n_widths - 1].width) return false;
+    r->attention[r->n_widths++] = w;
+    return true;
+}
+
+/* "16 2.56e8 1e10" */
+bool sk_machine_add_between(sk_machine *m, const char *value)
+{
+    sk_between_rate b = {0};
+    char more;
+    if (m->n_between == SK_MOST_BETWEEN) return false;
+    if (sscanf(value, "%lf %lf %lf %c", &b.hosts, &b.bytes, &b.rate, &more) != 3) return false;
+    bool fair = b.hosts >= 2 && b.hosts <= 1e6 && b.bytes >= 1 && b.bytes <= 1e18;
+    if (!fair || !(b.rate >= 1 && b.rate <= 1e18)) return false;
+    m->between[m->n_between++] = b;
+    return true;
+}
+
+void sk_machine_write_products(sk_out *o, const sk_machine *m)
+{
+    const sk_kernel_rates *r = &m->kernels;
+    for (int i = 0; i < r->n_products; i++) {
+        const sk_product_rate *p = &r->product[i];
+        sk_out_add(o, "product: %s %.9g %.9g %.9g %.9g\n", p->fp8 ? "fp8" : sk_dtype_name(p->type),
+                   p->m, p->n, p->k, p->rate);
+    }
+}
+
+void sk_machine_write_widths(sk_out *o, const sk_machine *m)
+{
+    const sk_kernel_rates *r = &m->kernels;
+    for (int i = 0; i < r->n_widths; i++)
+        sk_out_add(o, "attention: %.9g %.9g %.9g\n", r->attention[i].width, r->attention[i].forward,
+                   r->attention[i].backward);
+}
+
+void sk_machine_write_between(sk_out *o, const sk_machine *m)
+{
+    for (int i = 0; i < m->n_between; i++)
+        sk_out_add(o, "between: %.9g %.9g %.9g\n", m->between[i].hosts, m->between[i].bytes,
+                   m->between[i].rate);
+}
