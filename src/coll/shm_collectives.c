@@ -18,7 +18,9 @@
  *
  * Bytes that go from one member's memory to another's are counted where they are moved, by the rank
  * that moves them: sources of a sum that are not the share's owner's, results that are not stored
- * in its memory, copies between two members.  Of an all-reduce that is 2S(p-1) on all ranks.
+ * in its memory, copies between two members.  Of an all-reduce that is 2S(p-1) on all ranks, and is
+ * counted so also where each member makes its own result: whether members do depends on the cores of
+ * the host, on which the bytes of a job must not depend.
  */
 #include "coll/collectives.h"
 #include "coll/streaming_copy.h"
@@ -386,7 +388,8 @@ void sk_shm_result(sk_comm *c, const sk_sync *s, const char *const *shown)
     j.to = INT64_MAX;
     if (kind == SK_GATHER) collect(&j, j.share); /* the root makes all shares */
     else run(&j);
-    c->bytes_sent += moved;
+    bool planned = kind == SK_ALLREDUCE; /* as many as by shares, however many cores there are */
+    c->bytes_sent += planned ? sk_call_bytes_sent(c, j.g, j.call) : moved;
 }
 
 /* Everybody's, unless one member has all or gets all. */
