@@ -1,6 +1,6 @@
 /* kernel_shape.h - what a processor makes of an op, beyond its flops and bytes.
  *
- * Machines price each kind by its own form (plan/op_price.h).  Of a product: m, n and k, once for
+ * Machines price each kind by its own form (plan/op_price.c).  Of a product: m, n and k, once for
  * each of `batch`.  Of attention: m queries, n keys and heads of width k; `batch` counts sequences
  * times heads. */
 #ifndef SK_KERNEL_KERNEL_SHAPE_H

@@ -56,7 +56,8 @@ static double by_form(const sk_machine *m, const sk_kernel_shape *s, int threads
 {
     double rate = rate_of(m, s->type, s->fp8) * (m->per_thread ? threads : 1);
     double flops = 2.0 * (double)s->batch * (double)s->m * (double)s->n * (double)s->k;
-    return m->kernels.sms ? by_tiles(m, s, rate) : flops / rate;
+    bool tiled = m->kernels.sms && s->m > 1 && s->n > 1; /* of vectors: a pass over their bytes */
+    return tiled ? by_tiles(m, s, rate) : flops / rate;
 }
 
 static double apart(double a, double b) /* octaves, squared */
