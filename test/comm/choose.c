@@ -472,7 +472,7 @@ static void files(void)
     REFUSED(reading("like: cpu\neach_inside: nan\n"), SK_ECONF, "each_inside is 'nan'");
     REFUSED(reading("like: cpu\ncores: 0\n"), SK_ECONF, "cores is '0'");
     REFUSED(reading("like: cpu\ncores: 2\ncores: 2\n"), SK_ECONF, "a second time");
-    REFUSED(reading("like: cpu\ncollectives: best ones\n"), SK_ECONF, "best, ring or chosen");
+    REFUSED(reading("like: cpu\ncollectives: best ones\n"), SK_ECONF, "best, ring, nccl or chosen");
     char *clean = sk_print(&arena, "rm -rf '%s'", folder);
     check(!system(clean), "clean", 0, 1);
 }
