@@ -24,7 +24,7 @@ weights=$("$skein" plan $shape layout=micro=4 -o csv | awk -F, 'NR == 2 { print 
 
 for order in fast canonical; do
     # shellcheck disable=SC2086
-    pool=$("$skein" plan $shape order=$order layout="$away" -o csv | awk -F, 'NR == 2 { print $12 }')
+    pool=$("$skein" plan $shape train.threads=1 order=$order layout="$away" -o csv | awk -F, 'NR == 2 { print $12 }')
     [ "$weights" -ge $((4 * pool)) ] || fail "weights of $weights bytes are not four times the pool of $pool"
     # shellcheck disable=SC2086
     "$skein" train $job order=$order layout=micro=4 run="$temp/near-$order" >/dev/null 2>&1

@@ -9,7 +9,7 @@
 
 mesh="mesh dp=2 hosts=2; split b over hosts; split b over dp;"
 keys=(model=tiny data.train=text data.tokenizer=byte train.steps=12 train.batch=8 train.seq=32 optim.warmup=2 ckpt.every=6
-    ckpt.keep=0 sample.every=0 log.every=0 val.every=6)
+    ckpt.keep=0 sample.every=0 log.every=0 val.every=6 train.threads=1) # mpirun binds ranks to cores
 over() { # run of one host
     same "$1" "$one"
     [ "$(grep -c grad_norm "$1/metrics.jsonl")" = 12 ] || fail "$1: $(grep -c grad_norm "$1/metrics.jsonl") lines of 12 steps"
