@@ -22,12 +22,13 @@
 #include <math.h>
 #include <string.h>
 
-enum { GPUS = 8 };
+enum { GPUS = 8, SPLIT = 16 };
 
-/* Seconds: of an operation in products, and in a decomposition; of a byte and of a call, in a host
- * and between hosts. */
+/* Seconds: of an operation in products, and in a decomposition; of a kernel before it works; of a
+ * byte and of a call, in a host and between hosts.  `wide`: elements of a result that a processor
+ * computes at once; of fewer, a part of it is idle, and sums are split in up to 16. */
 typedef struct rates {
-    double flop, decomposition, byte[2], call[2];
+    double flop, decomposition, kernel, byte[2], call[2], wide;
 } rates;
 
 /* A core of a server with Ethernet, however many threads a rank has: that differs between hosts,
@@ -35,8 +36,9 @@ typedef struct rates {
  */
 static rates rates_of(const sk_lowering *e, const sk_param_plan *q)
 {
-    rates cpu = {1 / 8e10, 1 / 2e9, {1 / 8e9, 1 / 1.1e9}, {1e-6, 60e-6}};
-    rates gpu = {1 / 794e12, 1 / 1e12, {1 / 370e9, 1 / 46e9}, {25e-6, 100e-6}};
+    rates cpu = {1 / 8e10, 1 / 2e9, 0, {1 / 8e9, 1 / 1.1e9}, {1e-6, 60e-6}, 1};
+    rates gpu = {1 / 794e12,      1 / 1e12,       4e-6, {1 / 370e9, 1 / 46e9},
+                 {25e-6, 100e-6}, 132 * 128 * 128};
     if (e->opts->gpu && sk_matrix_result_type(e, q) == SK_F32) gpu.flop = 1 / 50e12;
     return e->opts->gpu ? gpu : cpu;
 }
@@ -80,7 +82,9 @@ static double op_seconds(const sk_program *p, const sk_inst *in, const rates *r)
     sk_inst_args(p, in, NULL, &args);
     bool decomposes = in->node->n_in == 1 && in->node->op->scratch;
     double flops = sk_op_flops(in->node->op, &args) * sk_inst_share(in);
-    return flops * (decomposes ? r->decomposition : r->flop);
+    if (decomposes) return r->kernel + flops * r->decomposition;
+    return r->kernel +
+           flops * r->flop * fmin(fmax(1, r->wide / (double)sk_count(&args.out[0])), SPLIT);
 }
 
 static double call_seconds(const sk_lowering *e, const sk_call_plan *c, const rates *r,
