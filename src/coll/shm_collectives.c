@@ -19,8 +19,8 @@
  * Bytes that go from one member's memory to another's are counted where they are moved, by the rank
  * that moves them: sources of a sum that are not the share's owner's, results that are not stored
  * in its memory, copies between two members.  Of an all-reduce that is 2S(p-1) on all ranks, and is
- * counted so also where each member makes its own result: whether members do depends on the cores of
- * the host, on which the bytes of a job must not depend.
+ * counted so also where each member makes its own result: whether members do depends on the cores
+ * of the host, on which the bytes of a job must not depend.
  */
 #include "coll/collectives.h"
 #include "coll/streaming_copy.h"
