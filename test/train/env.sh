@@ -35,6 +35,10 @@ case_of() {
     cases=$((cases + 1))
     rm -rf run
     timeout 100 "$@" >out 2>err </dev/null || rc=$?
+    if grep -q "Unable to start a daemon on the local node" err; then # two singletons of Open MPI at once: its own race
+        rc=0
+        timeout 100 "$@" >out 2>err </dev/null || rc=$?
+    fi
     [ $rc = "$want" ] || bad "$*: exit code $rc, $want is needed"
     [ "$(grep -c '^skein: ' err)" = 1 ] || bad "$*: not one report"
     IFS='|' read -r -a list <<<"$words"
