@@ -1,5 +1,6 @@
 """replay.py - the steps of a run of skein, taken again in float64 with its gradients."""
 import contextlib
+import threading
 
 import torch
 
@@ -104,15 +105,19 @@ def by_slots(mine, step, numbers, view=same, factors=False, facts=None):
     return Slots(mine, step, numbers, view, factors, facts)
 
 
+ONE_AT_A_TIME = threading.Lock()
+
+
 @contextlib.contextmanager
 def muon_in_double():
     """torch.optim.Muon multiplies in bf16; here its own code runs in float64."""
-    narrow = torch.Tensor.bfloat16
-    torch.Tensor.bfloat16 = lambda x: x.double().clone()
-    try:
-        yield
-    finally:
-        torch.Tensor.bfloat16 = narrow
+    with ONE_AT_A_TIME:  # cases run in threads, and the method is that of all of them
+        narrow = torch.Tensor.bfloat16
+        torch.Tensor.bfloat16 = lambda x: x.double().clone()
+        try:
+            yield
+        finally:
+            torch.Tensor.bfloat16 = narrow
 
 
 # ---- what else is compared: functions of the run, the holders and the weights of a step
