@@ -186,17 +186,23 @@ static sk_status one_size(plan *p)
 static sk_status all_sizes(plan *p, const char *text)
 {
     int gpus[SK_GOODPUT_SIZES], n = 0;
+    const char *why[SK_GOODPUT_SIZES] = {0};
+    sk_status st = SK_OK;
     SK_TRY(sk_goodput_sizes(p->arena, p->job, text, gpus, &n));
     p->sizes = sk_many(p->arena, sk_goodput_size, n);
     for (int i = 0; i < n; i++) {
         sk_goodput_size *z = &p->sizes[p->n_sizes];
-        sk_status st = sk_goodput_size_of(p->arena, p->job, &p->machine, gpus[i], z);
-        if (!st) p->n_sizes++;
-        else if (i == n - 1 && !p->n_sizes) return sk_trail(st, SK_HERE);
-        else
-            fprintf(stderr, "skein: note: not on %d GPU%s: %s\n", gpus[i], sk_plural(gpus[i]),
-                    sk_error_line());
+        sk_status each = sk_goodput_size_of(p->arena, p->job, &p->machine, gpus[i], z);
+        if (each) {
+            st = each;
+            why[i] = sk_strdup(p->arena, sk_error_line());
+        } else p->n_sizes++;
     }
+    if (!p->n_sizes) return sk_trail(st, SK_HERE); /* the last, as for all */
+    for (int i = 0; i < n; i++)
+        if (why[i])
+            fprintf(stderr, "skein: note: not on %d GPU%s: %s\n", gpus[i], sk_plural(gpus[i]),
+                    why[i]);
     return SK_OK;
 }
 

@@ -6,7 +6,6 @@
 #include "train/setup.h"
 
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,8 +39,8 @@ static sk_status can_grow(const sk_job *job, const sk_layout *l)
 }
 
 /* The job with so many replicas. */
-static void with_replicas(sk_arena *a, const sk_job *job, const sk_layout *l, int replicas,
-                          sk_job *out)
+static sk_status with_replicas(sk_arena *a, const sk_job *job, const sk_layout *l, int replicas,
+                               sk_job *out)
 {
     sk_layout other = *l;
     int axis = replica_axis(l);
@@ -50,7 +49,11 @@ static void with_replicas(sk_arena *a, const sk_job *job, const sk_layout *l, in
         axis >= 0 ? sk_layout_print(a, &other) : sk_print(a, "dp=%d %s", replicas, job->layout);
     *out = *job;
     out->ranks = 0;
-    snprintf(out->layout, sizeof out->layout, "%s", text);
+    if (strlen(text) >= sizeof out->layout)
+        return sk_fail(SK_ECONF, "layout: with %d replicas it has %zu bytes, at most %zu are taken",
+                       replicas, strlen(text), sizeof out->layout - 1);
+    memcpy(out->layout, text, strlen(text) + 1);
+    return SK_OK;
 }
 
 static sk_status base_layout(sk_arena *a, const sk_job *job, sk_layout *out)
@@ -165,7 +168,7 @@ static sk_status measure(sk_arena *tmp, sk_arena *a, const sk_job *job, const sk
         sk_layout l;
         SK_TRY(base_layout(tmp, job, &l));
         int unit = sk_mesh_ranks(&l.mesh) / replicas_of(&l);
-        with_replicas(tmp, job, &l, gpus / unit, sized);
+        SK_TRY(with_replicas(tmp, job, &l, gpus / unit, sized));
     }
     SK_TRY(sk_setup_layout(tmp, sized, s));
     SK_TRY(sk_setup_second_programs(s)); /* refuses what a run would */
