@@ -151,6 +151,19 @@ static void chain_is_played(void)
         }
 }
 
+/* Where hosts come back often and restarts are long, growing costs what it should: with and without
+ * that the goodput differs by several times what form and runs do. */
+static void growth_is_played(void)
+{
+    sk_goodput_in in = job(400 * HOUR, 300, 30, 900);
+    in.hosts = in.replicas = 16;
+    in.elastic = true;
+    in.repair = 10 * HOUR;
+    in.interval = sk_goodput_interval(300, 25 * HOUR);
+    double want = expect(&in).goodput, got = played(&in, 4e5 * HOUR, 2);
+    check(near(got / want, 1, 0.005));
+}
+
 /* What spares and elastic restarts are worth. */
 static void helps(void)
 {
@@ -265,6 +278,7 @@ int main(void)
     best();
     exact_is_played();
     chain_is_played();
+    growth_is_played();
     helps();
     odd();
     repeats();
