@@ -95,6 +95,13 @@ static const key keys[] = {
     {"contention", REAL, AT(engine.contention), 0, 1},
     {"host_waits", YES_NO, AT(engine.host_waits), 0, 0},
     {"collectives", COLLS, 0, 0, 0},
+    {"mtbf", SPEED, AT(upkeep.mtbf), 1e-6, 1e30},
+    {"host_mtbf", SPEED, AT(upkeep.host_mtbf), 1e-6, 1e30},
+    {"preemptible_mtbf", SPEED, AT(upkeep.preemptible_mtbf), 1e-6, 1e30},
+    {"price", SPEED, AT(upkeep.price), 1e-9, 1e9},
+    {"preemptible_price", SPEED, AT(upkeep.preemptible_price), 1e-9, 1e9},
+    {"watts", SPEED, AT(upkeep.watts), 1e-3, 1e6},
+    {"idle_watts", SPEED, AT(upkeep.idle_watts), 1e-3, 1e6},
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
 

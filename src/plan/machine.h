@@ -79,6 +79,14 @@
  *                               0: a graph of kernels
  *     contention: 0             part of the device that a collective takes while bytes move
  *     host_waits: no            yes: the host waits for messages between stages
+ *     mtbf: 50e3                hours of a rank's device between two failures; 0: not known, as in
+ *                               all lines below (skein goodput)
+ *     host_mtbf: 80e3           and of what its ranks share in a host
+ *     preemptible_mtbf: 20      hours until the owner takes a preemptible host back
+ *     price: 2.5                dollars for an hour of a rank
+ *     preemptible_price: 1.1
+ *     watts: 700                of a rank that trains, and of one that does not; 0: watts
+ *     idle_watts: 100
  *
  * `h100-8:nemo` is a machine with an engine's profile: sk_engines has them.
  *
@@ -131,6 +139,13 @@ typedef struct sk_engine {
     double host_launch, contention;
 } sk_engine;
 
+/* What failures, time and power of a machine cost.  Zeros: not known. */
+typedef struct sk_upkeep {
+    double mtbf, host_mtbf, preemptible_mtbf; /* hours: of a rank's device, of a host */
+    double price, preemptible_price;          /* dollars for an hour of a rank */
+    double watts, idle_watts;                 /* of a rank */
+} sk_upkeep;
+
 typedef struct sk_machine {
     char name[64];
     const char *doc;                        /* where the numbers come from */
@@ -146,6 +161,7 @@ typedef struct sk_machine {
     double overhead;
     sk_kernel_rates kernels;
     sk_engine engine;
+    sk_upkeep upkeep;
     bool overlap;
     bool ring;   /* always */
     bool chosen; /* as frozen in the program */

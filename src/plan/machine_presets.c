@@ -5,7 +5,10 @@
  * device/cuda.cu has it), 0.85 of the memory's rate, ring all-reduce of large buffers, NCCL's own
  * latencies.  A tile's ramp, attention's rates and its ramp are round numbers of published kernel
  * benchmarks (FlashAttention 2 on A100, 3 and cuDNN on H100).  No number was fitted to training
- * runs. */
+ * runs.
+ *
+ * Watts are the most that a GPU alone takes by its data sheet, without host, network and cooling.
+ * Prices differ from contract to contract: no preset has one. */
 #include "plan/machine.h"
 
 #include <limits.h>
@@ -14,6 +17,10 @@
 #define GPUS(per_host)                                                           \
     .ranks_per_host = per_host, .overlap = true, .nccl = true, .overhead = 2e-6, \
     .copy_rate = 50e9, .file_rate = 3e9, .host_rate = 40e9
+/* 419 unexpected interruptions of 16,384 H100 in 54 days (Llama 3, arXiv 2407.21783); a failure in
+ * 1.8 h on 16,384 A100, which Meta projects from 11 months of RSC-1 (arXiv 2410.21680). */
+#define H100_UPKEEP(w) .upkeep = {.mtbf = 54 * 24.0 * 16384 / 419, .watts = w}
+#define A100_UPKEEP    .upkeep = {.mtbf = 1.8 * 16384, .watts = 400}
 #define LINK(alpha_s, bytes_per_s)                  \
     {                                               \
         .alpha = alpha_s, .beta = 1 / (bytes_per_s) \
@@ -51,6 +58,7 @@ const sk_machine sk_machines[] = {
      .memory = 32000000000,
      .kernels = {V100_KERNELS},
      .costs = {.inside = LINK(3.4e-6, 125e9), .between = LINK(14e-6, 11.5e9)},
+     .upkeep = {.watts = 300},
      GPUS(8)},
     {.name = "a100-8",
      .doc = "preset, not measured: hosts of 8 A100-80GB, NVLink 3, 200 Gb/s for each GPU",
@@ -60,6 +68,7 @@ const sk_machine sk_machines[] = {
      .memory = 80000000000,
      .kernels = {A100_KERNELS},
      .costs = {.inside = LINK(3.4e-6, 235e9), .between = LINK(14e-6, 23e9)},
+     A100_UPKEEP,
      GPUS(8)},
     {.name = "a100-40g-8",
      .doc = "preset, not measured: hosts of 8 A100-40GB, NVLink 3, 200 Gb/s for each GPU",
@@ -69,6 +78,7 @@ const sk_machine sk_machines[] = {
      .memory = 40000000000,
      .kernels = {A100_KERNELS},
      .costs = {.inside = LINK(3.4e-6, 235e9), .between = LINK(14e-6, 23e9)},
+     A100_UPKEEP,
      GPUS(8)},
     {.name = "h100-8",
      .doc = "preset, not measured: hosts of 8 H100-80GB, NVLink 4, 400 Gb/s for each GPU",
@@ -78,6 +88,7 @@ const sk_machine sk_machines[] = {
      .memory = 80000000000,
      .kernels = {H100_KERNELS, .sustained = 0.88},
      .costs = {.inside = LINK(3.4e-6, 370e9), .between = LINK(14e-6, 46e9)},
+     H100_UPKEEP(700),
      GPUS(8)},
     {.name = "h100-500w-8",
      .doc = "preset, not measured: hosts of 8 H100-96GB with HBM2e, limited to 500 W",
@@ -87,6 +98,7 @@ const sk_machine sk_machines[] = {
      .memory = 96000000000,
      .kernels = {H100_KERNELS, .sustained = 0.72},
      .costs = {.inside = LINK(3.4e-6, 370e9), .between = LINK(14e-6, 46e9)},
+     H100_UPKEEP(500),
      GPUS(8)},
     {.name = "h100-efa-8",
      .doc = "preset, not measured by skein: H100-80GB with 8 times 400 Gb/s of EFA, as published",
@@ -103,6 +115,7 @@ const sk_machine sk_machines[] = {
                  {16, 256e6, 10.6e9},
                  {32, 256e6, 8.1e9},
                  {64, 256e6, 4.1e9}},
+     H100_UPKEEP(700),
      GPUS(8)},
     {.name = "h200-8",
      .doc = "preset, not measured: hosts of 8 H200-141GB, NVLink 4, 400 Gb/s for each GPU",
@@ -112,6 +125,7 @@ const sk_machine sk_machines[] = {
      .memory = 141000000000,
      .kernels = {H100_KERNELS, .sustained = 0.88},
      .costs = {.inside = LINK(3.4e-6, 366e9), .between = LINK(14e-6, 46e9)},
+     .upkeep = {.watts = 700},
      GPUS(8)},
     {.name = "b200-8",
      .doc = "preset, not measured: hosts of 8 B200-180GB, NVLink 5, 400 Gb/s for each GPU",
@@ -121,6 +135,7 @@ const sk_machine sk_machines[] = {
      .memory = 180000000000,
      .kernels = {B200_KERNELS},
      .costs = {.inside = LINK(3.4e-6, 682e9), .between = LINK(14e-6, 46e9)},
+     .upkeep = {.watts = 1000},
      GPUS(8)},
     {.name = "gb200-72",
      .doc = "preset, not measured: racks of 72 GB200, NVLink 5, 400 Gb/s for each GPU",
@@ -130,6 +145,7 @@ const sk_machine sk_machines[] = {
      .memory = 186000000000,
      .kernels = {B200_KERNELS},
      .costs = {.inside = LINK(3.4e-6, 682e9), .between = LINK(14e-6, 46e9)},
+     .upkeep = {.watts = 1200},
      GPUS(72)},
     {.name = "unit",
      .doc = "for counting: a block costs 1 forward and 2 backward, the rest nothing",
