@@ -47,7 +47,7 @@ typedef struct world {
 static void bad(const world *w, const char *why)
 {
     n_bad++;
-    printf("%s: %s\n", w->what, why);
+    tell("%s: %s", w->what, why);
 }
 
 static void check(const world *w, bool right, const char *why)
@@ -1215,11 +1215,10 @@ static sk_status one_case(world *w, const sk_optim_kernel *k, const manner *m, d
     n_checks += 2;
     if (!(c.worst <= 1e-5) || !(c.by_lot <= 1e-3)) {
         n_bad++;
-        printf(
-            "%s: %s gradients, %s state, %s narrow, %d off, skip %d, scale %g: off by %g, by lot "
-            "%g\n",
-            k->optim, sk_dtype_name(m->grad), sk_dtype_name(m->state), sk_dtype_name(m->narrow),
-            m->shift, m->skip, (double)m->scale, c.worst, c.by_lot);
+        tell("%s: %s gradients, %s state, %s narrow, %d off, skip %d, scale %g: off by %g, by lot "
+             "%g",
+             k->optim, sk_dtype_name(m->grad), sk_dtype_name(m->state), sk_dtype_name(m->narrow),
+             m->shift, m->skip, (double)m->scale, c.worst, c.by_lot);
     }
     if (c.worst > *worst) *worst = c.worst;
     if (c.by_lot > *by_lot) *by_lot = c.by_lot;
