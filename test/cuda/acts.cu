@@ -47,7 +47,7 @@ typedef struct world {
 static void bad(const world *w, const char *why)
 {
     n_bad++;
-    printf("%s: %s\n", w->what, why);
+    tell("%s: %s", w->what, why);
 }
 
 static void check(const world *w, bool right, const char *why)
@@ -944,7 +944,8 @@ static void keep_state(optim_case *c, int i, int s, uint64_t stream)
     t->u.state[s] = w->base + t->at_state[s];
 }
 
-/* Shard 2 is a router bias, 3 is another rank's, 6 has a delay, 7 has none of the decay. */
+/* Shard 2 is a router bias, which has no scalars; 3 is another rank's, 6 has a delay, 7 has none of
+ * the decay. */
 static void twin_open(optim_case *c, int i)
 {
     twin *t = &c->v[i];
@@ -969,7 +970,7 @@ static void twin_open(optim_case *c, int i)
     u->elements = 3 * u->n + 1;
     t->at_scalar = place(w, SK_MAX_SCALAR, SK_F32, 0);
     for (int s = 0; s < SK_MAX_SCALAR; s++) t->scalar[s] = (float)(0.25 * (i + s + 1));
-    u->scalar = c->o->scalars[0] ? (float *)(w->base + t->at_scalar) : NULL;
+    if (c->o->scalars[0] && u->bias_update == 0) u->scalar = (float *)(w->base + t->at_scalar);
     u->param = (float *)(w->base + t->at_param);
     u->grad = w->base + t->at_grad;
 }
@@ -1022,6 +1023,12 @@ static sk_piece piece_of(const optim_case *c, const twin *t)
     return p;
 }
 
+/* Does the pass get totals of the one before? */
+static bool has_totals(const optim_case *c, int pass)
+{
+    return pass && sk_optim_totals(c->o, pass - 1);
+}
+
 static void twin_pass(const optim_case *c, twin *t, int pass)
 {
     const sk_update *u = &t->u;
@@ -1030,7 +1037,7 @@ static void twin_pass(const optim_case *c, twin *t, int pass)
         t->param[i] -= t->grad[i] > 0 ? u->bias_update : t->grad[i] < 0 ? -u->bias_update : 0;
     if (u->bias_update != 0) return;
     sk_piece p = piece_of(c, t);
-    memcpy(p.sum, t->sum, sizeof p.sum);
+    if (has_totals(c, pass)) memcpy(p.sum, t->sum, sizeof p.sum); /* else they are 0 */
     p.scalar = t->scalar;
     p.pass = pass;
     if (sk_optim_settles(c->o, pass)) c->o->settle(&p);
@@ -1052,8 +1059,7 @@ static void twin_compare(optim_case *c, twin *t)
     int64_t n = t->u.n;
     uint16_t *kept = (uint16_t *)malloc((size_t)n * 2 + 2);
     see(c, off(w, t->at_param, SK_F32, t->param, n), 0);
-    if (t->u.scalar && t->u.bias_update == 0)
-        see(c, off(w, t->at_scalar, SK_F32, t->scalar, SK_MAX_SCALAR), 0);
+    if (t->u.scalar) see(c, off(w, t->at_scalar, SK_F32, t->scalar, SK_MAX_SCALAR), 0);
     if (c->m.narrow != SK_F32) see(c, off(w, t->at_narrow, c->m.narrow, t->param, n), 0);
     for (int s = 0; s < sk_optim_arrays(c->o); s++) {
         for (int64_t i = 0; i < n; i++) kept[i] = sk_to_bf16(t->state[s][i]);
@@ -1083,7 +1089,7 @@ static sk_status optim_pass(optim_case *c, int pass)
     world *w = c->w;
     sk_update table[N_PARAMS];
     bool last = sk_optim_last(c->o, pass), adds_up = sk_optim_totals(c->o, pass);
-    bool has = pass && sk_optim_totals(c->o, pass - 1);
+    bool has = has_totals(c, pass);
     c->j.sums = adds_up, c->j.maxima = c->o->maxima;
     for (int i = 0; i < N_PARAMS; i++) {
         twin *t = &c->v[i];
@@ -1100,8 +1106,7 @@ static sk_status optim_pass(optim_case *c, int pass)
         memcpy(w->image + t->at_scalar, t->scalar, sizeof t->scalar);
         table[i] = *u;
         if (pass && u->bias_update != 0)
-            table[i].n = 0, table[i].scalar = NULL; /* a bias is updated once: the chunks stay,
-                                                       and are empty */
+            table[i].n = 0; /* a bias is updated once: the chunks stay, and are empty */
     }
     memcpy(w->image + c->table, table, sizeof table);
     SK_TRY(twice(w, [&]() { return c->k->pass[pass](&c->j, &w->g->l); }));
@@ -1210,11 +1215,10 @@ static sk_status one_case(world *w, const sk_optim_kernel *k, const manner *m, d
     n_checks += 2;
     if (!(c.worst <= 1e-5) || !(c.by_lot <= 1e-3)) {
         n_bad++;
-        printf(
-            "%s: %s gradients, %s state, %s narrow, %d off, skip %d, scale %g: off by %g, by lot "
-            "%g\n",
-            k->optim, sk_dtype_name(m->grad), sk_dtype_name(m->state), sk_dtype_name(m->narrow),
-            m->shift, m->skip, (double)m->scale, c.worst, c.by_lot);
+        tell("%s: %s gradients, %s state, %s narrow, %d off, skip %d, scale %g: off by %g, by lot "
+             "%g",
+             k->optim, sk_dtype_name(m->grad), sk_dtype_name(m->state), sk_dtype_name(m->narrow),
+             m->shift, m->skip, (double)m->scale, c.worst, c.by_lot);
     }
     if (c.worst > *worst) *worst = c.worst;
     if (c.by_lot > *by_lot) *by_lot = c.by_lot;

@@ -248,9 +248,9 @@ static void check(const shape *p, const lie *how, const char *what, double have,
     n_checks++;
     if (have <= most) return;
     n_bad++;
-    printf("%lld rows of %lld, %s, %s, %d and %d off: %s is off by %g\n", (long long)p->rows,
-           (long long)p->n, sk_dtype_name(p->type), how->in_place ? "in place" : "apart", how->off,
-           how->off_to, what, have);
+    tell("%lld rows of %lld, %s, %s, %d and %d off: %s is off by %g", (long long)p->rows,
+         (long long)p->n, sk_dtype_name(p->type), how->in_place ? "in place" : "apart", how->off,
+         how->off_to, what, have);
 }
 
 /* Is anything there but 0xff? */

@@ -32,7 +32,7 @@ static void check(bool right, const char *what, int64_t i)
     n_checks++;
     if (right) return;
     n_bad++;
-    printf("%s (%lld) is wrong\n", what, (long long)i);
+    tell("%s (%lld) is wrong", what, (long long)i);
 }
 
 /* Bytes to the device, `shift` of them behind a line of 256. */

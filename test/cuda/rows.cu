@@ -80,8 +80,8 @@ static sk_status check(gpu *g, const char *what, const numbers *v, const double 
         if (!(d <= worst)) worst = isnan(d) ? INFINITY : d;
     }
     n_checks += 2;
-    if (!(worst <= limit)) n_bad++, printf("%s: off by %g\n", what, worst);
-    if (memcmp(first, x, (size_t)v->n * 4)) n_bad++, printf("%s: other bits\n", what);
+    if (!(worst <= limit)) n_bad++, tell("%s: off by %g", what, worst);
+    if (memcmp(first, x, (size_t)v->n * 4)) n_bad++, tell("%s: other bits", what);
     return SK_OK;
 }
 

@@ -6,6 +6,7 @@
 #define TEST_GO_ON_H
 
 #include "device/device.h"
+#include "lib/told.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,14 +14,14 @@
 __attribute__((format(printf, 5, 6))) static inline sk_status
 go_on(sk_device *d, sk_stream *s, sk_status st, int *n_bad, const char *what, ...)
 {
+    char name[200];
     va_list args;
     if (!st) return SK_OK;
     ++*n_bad;
     va_start(args, what);
-    vprintf(what, args);
+    vsnprintf(name, sizeof name, what, args);
     va_end(args);
-    printf(": %s\n", sk_error());
-    fflush(stdout);
+    tell("%s: %s", name, sk_error());
     sk_error_set("");
     return sk_stream_sync(d, s);
 }

@@ -6,6 +6,7 @@
 #define TEST_ON_GPU_H
 
 #include "device/device.h"
+#include "lib/told.h"
 
 #include <stdio.h>
 
@@ -19,8 +20,9 @@ static int on_gpu(const char *name, G *g, sk_status (*all)(G *), const int *n_ch
         return 77;
     }
     if (!st) st = all(g);
-    if (st) printf("%s\n", sk_error());
+    if (st) tell("%s: %s", name, sk_error());
     sk_device_close(g->d);
+    told_again();
     printf("%s: %d checks, %d bad%s\n", name, *n_checks, *n_bad,
            st ? ", and not all were made" : "");
     return st || *n_bad;
