@@ -7,6 +7,7 @@
 #include "cli/argv.h"
 #include "cli/cmd.h"
 #include "cli/picture.h"
+#include "cli/search_report.h"
 #include "plan/peak.h"
 #include "plan/price.h"
 #include "program/acts.h"
@@ -22,7 +23,7 @@
 
 static const char usage[] =
     "usage: skein plan [FILE.yaml] [key=value ...] [-n RANKS] [--cluster NAME|FILE]\n"
-    "                  [-o csv|json|md] [--svg FILE [--tensor NAME]]\n\n"
+    "                  [--search TIME|LAYOUTS] [-o csv|json|md] [--svg FILE [--tensor NAME]]\n\n"
     "Bytes per rank by kind, flops and bytes on the wire of a step, for each class of ranks with\n"
     "equal programs; with --cluster also whether it fits there, and the predicted time of a\n"
     "step (skein simulate tells more).  --svg draws it: mesh, shards of a parameter, pipeline,\n"
@@ -31,6 +32,10 @@ static const char usage[] =
 
 static const sk_option options[] = {
     {"cluster", "a machine that skein simulate knows, or its file", true},
+    {"search",
+     "the fastest layout of -n ranks that fits there, searched for so long (30s) or among so many "
+     "(500)",
+     true},
     {"o", "csv, json or md instead of text", true},
     {"svg", "draw mesh, shards, pipeline and memory to a file (doc/pictures.md)", true},
     {"tensor", "the parameter whose shards are drawn; default: the largest", true},
@@ -258,6 +263,20 @@ static sk_status summary(sk_arena *a, sk_setup *s, const walked *cluster, const 
     return SK_OK;
 }
 
+/* Instead of a layout's plan: the layouts that a search finds on the cluster. */
+static sk_status search(sk_arena *a, const sk_job *job, const sk_conf_rest *rest)
+{
+    sk_machine m;
+    sk_search_out *found = sk_new(a, sk_search_out);
+    const char *where = sk_conf_option(rest, "cluster");
+    sk_auto_in in = {.job = job, .machine = &m, .ranks = (int)job->ranks};
+    SK_TRY(sk_search_limit(sk_conf_option(rest, "search"), &in));
+    SK_TRY(where ? sk_machine_read(a, where, &m) : sk_auto_machine(a, job, &m));
+    in.memory = job->budget ? job->budget : m.memory;
+    SK_TRY(sk_auto_layout(&in, found));
+    return sk_search_print(a, &in, found, sk_conf_option(rest, "o"));
+}
+
 static sk_status run(sk_arena *a, int argc, char **argv)
 {
     sk_job *job = sk_new(a, sk_job);
@@ -270,6 +289,12 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     walked w = {0};
     if (sk_conf_option(&rest, "tensor") && !svg)
         return sk_fail(SK_EUSAGE, "command line: --tensor says what --svg FILE draws; add --svg");
+    if (sk_conf_option(&rest, "search")) return search(a, job, &rest);
+    if (cluster) {
+        sk_machine *m = sk_new(a, sk_machine);
+        SK_TRY(sk_machine_read(a, cluster, m));
+        job->machine = m;
+    }
     SK_TRY(sk_setup_program(a, job, false, s));
     SK_TRY(sk_argv_job_stands(s));
     sk_table t = {.arena = a, .head = columns(a), .n_cols = COLS};

@@ -354,6 +354,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
             "times are too short, and mfu is over the peak of 16-bit products; train.dtype=bf16 "
             "matches them\n",
             s.machine.name);
+    if (cluster) s.job->machine = &s.machine;
     SK_TRY(walk(&s));
     if (s.trace) SK_TRY(write_trace(&s));
     bool far = s.setup->n_ranks > s.machine.ranks_per_host;

@@ -121,4 +121,5 @@ const sk_word sk_word_grads = {
     .claims = claims,
     .draw = draw,
     .tries = "bf16 int8",
+    .lossy = true,
 };

@@ -41,4 +41,5 @@ const sk_word sk_word_partition = {
     .lowers = SK_LOWERS_SAVED,
     .claims = claims,
     .draw = draw,
+    .tries = "yes",
 };

@@ -75,4 +75,5 @@ const sk_word sk_word_sp = {
     .lowers = SK_LOWERS_SAVED,
     .claims = claims,
     .draw = draw,
+    .tries = "yes",
 };

@@ -579,4 +579,5 @@ const sk_word sk_word_sync = {
     .claims = claims,
     .draw = draw,
     .tries = "local:8 diloco:50",
+    .lossy = true,
 };

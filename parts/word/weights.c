@@ -54,4 +54,5 @@ const sk_word sk_word_weights = {
     .claims = claims,
     .draw = draw,
     .tries = "bf16 int8",
+    .lossy = true,
 };

@@ -140,7 +140,10 @@ struct sk_word {
 
     /* A phrase for a random layout, given what is drawn so far; NULL: as its kind says. */
     bool (*draw)(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT]);
-    const char *tries; /* values that a planner should try: "2 4 8"; NULL: none */
+    /* Values that a search for a layout tries (plan/layout_search.h), "2 4 8"; "yes" of a word
+     * without values; of an axis: factors of the number of ranks are.  NULL: it is not tried. */
+    const char *tries;
+    bool lossy; /* a job has other results with it: tried only where that is asked for */
     const struct sk_pass *pass[SK_WORD_PASSES]; /* rewrites of the program: program/pass.h */
 };
 

@@ -1,6 +1,7 @@
 /* budget_choice.c - the fastest layout of a job that fits into its budget. */
 #include "train/budget_choice.h"
 #include "base/strings.h"
+#include "train/auto_layout.h"
 #include "train/relayout.h"
 
 /* A run that changes its program keeps all buffers in the memory of the device. */
@@ -58,8 +59,7 @@ sk_status sk_budget_choose(sk_setup *s)
     sk_machine m;
     sk_budget_option *options = NULL;
     int n = 0;
-    SK_TRY(sk_machine_read(s->arena, "cpu", &m)); /* the preset: all hosts must choose alike */
-    if (s->job->costs) m.costs = *s->job->costs;
+    SK_TRY(sk_auto_machine(s->arena, s->job, &m));
     SK_TRY(sk_setup_options(s, &m, s->job->budget, &options, &n));
     for (int i = 0; i < n; i++)
         if (options[i].bytes <= s->job->budget) {

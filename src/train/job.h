@@ -18,6 +18,8 @@ typedef struct sk_every { /* how often: after so many steps, or so many seconds;
     double seconds;
 } sk_every;
 
+struct sk_machine;
+
 typedef struct sk_job {
     const sk_model *model;
     sk_hyper hyper;
@@ -44,14 +46,15 @@ typedef struct sk_job {
     double knob[SK_MAX_KNOB];    /* of the optimizer, in the order of sk_optim.knobs; but lr */
     char groups[SK_LAYOUT_TEXT]; /* optim.groups, as it was said */
     sk_param_group group[SK_MAX_PARAM_GROUPS - 1]; /* and read: groups 1 to n_groups */
-    int n_groups, n_groups_said;    /* those behind what was said are of optimizers for matrices */
-    int64_t budget;                 /* bytes a rank may take; 0: any */
-    double ema;                     /* decay of the average of weights; 0: none is kept */
-    int64_t adascale;               /* the batch is so many times that of optim.lr; 0: off */
-    char matrix_work[SK_NAME];      /* optim.work */
-    int64_t late;                   /* 1: updates run beside the next step */
-    char schedule[SK_NAME];         /* of the learning rate: a part of parts/lr */
-    double lr_knob[SK_MAX_LR_KNOB]; /* of the schedule, in the order of sk_lr.knobs */
+    int n_groups, n_groups_said; /* those behind what was said are of optimizers for matrices */
+    int64_t budget;              /* bytes a rank may take; 0: any */
+    const struct sk_machine *machine; /* that a layout is chosen for; NULL: a preset, by device */
+    double ema;                       /* decay of the average of weights; 0: none is kept */
+    int64_t adascale;                 /* the batch is so many times that of optim.lr; 0: off */
+    char matrix_work[SK_NAME];        /* optim.work */
+    int64_t late;                     /* 1: updates run beside the next step */
+    char schedule[SK_NAME];           /* of the learning rate: a part of parts/lr */
+    double lr_knob[SK_MAX_LR_KNOB];   /* of the schedule, in the order of sk_lr.knobs */
     int64_t warmup;
     char layout[SK_LAYOUT_TEXT];
     char relayout[SK_LAYOUT_TEXT]; /* "STEP: LAYOUT, ...": from these steps on; "": never */

@@ -5,6 +5,7 @@
 #include "program/param_groups.h"
 #include "base/threads.h"
 #include "base/strings.h"
+#include "train/auto_layout.h"
 #include "train/batch_schedule.h"
 #include "train/budget_choice.h"
 #include "train/host.h"
@@ -255,6 +256,7 @@ static sk_status make_layout(sk_setup *s)
     const sk_job *job = s->job;
     const char *text = job->layout;
     if (!*text) text = sk_print(s->arena, "dp=%lld", job->ranks > 0 ? (long long)job->ranks : 1LL);
+    if (!strcmp(text, "auto")) SK_TRY(sk_auto_text(s->arena, job, &text));
     SK_TRY(sk_layout_read(text, (int)job->ranks, &s->layout));
     if (s->layout.canonical && !strcmp(job->order, "any"))
         return sk_fail(SK_ECONF, "order is any, and the layout says canonical order; leave one of "

@@ -92,6 +92,10 @@ static void tries(const sk_word *w)
 {
     char name[SK_WORD_TEXT], text[SK_PAIR_TEXT];
     sk_layout l;
+    if (!w->value) {
+        check(!strcmp(w->tries, "yes") && strstr(w->example, w->name));
+        return;
+    }
     snprintf(name, sizeof name, "%s=", w->name);
     const char *at = strstr(w->example, name);
     check(at != NULL);
