@@ -78,5 +78,7 @@ const sk_codec sk_codec_sign = {
     .bits = 1,
     .encode = encode,
     .decode = decode,
+    .encode_flops = 100,
+    .decode_flops = 22,
     .sums_only = true,
     .needs_feedback = true};
