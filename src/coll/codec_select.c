@@ -66,14 +66,13 @@ static void count(const sk_code_row *r, sk_code_keys *keys, uint32_t above, int 
     }
 }
 
-uint32_t sk_code_kth(const sk_code_row *r, sk_code_keys *keys, int64_t k, int64_t *ties)
+static uint32_t kth_of_long(const sk_code_row *r, sk_code_keys *keys, int64_t k, int64_t *ties)
 {
     static const struct {
         int shift, width;
     } pass[] = {{20, 11}, {9, 11}, {0, 9}};
     int64_t bins[BINS];
     uint32_t above = 0;
-    if (r->n <= SHORT) return kth_of_short(r, keys, k, ties);
     for (int p = 0; p < 3; p++) {
         count(r, keys, above, pass[p].shift, pass[p].width, bins);
         int b = (1 << pass[p].width) - 1;
@@ -82,6 +81,11 @@ uint32_t sk_code_kth(const sk_code_row *r, sk_code_keys *keys, int64_t k, int64_
     }
     *ties = k;
     return above;
+}
+
+uint32_t sk_code_kth(const sk_code_row *r, sk_code_keys *keys, int64_t k, int64_t *ties)
+{
+    return (r->n <= SHORT ? kth_of_short : kth_of_long)(r, keys, k, ties);
 }
 
 /* --- elements with their indices --- */
