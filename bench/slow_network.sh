@@ -31,7 +31,7 @@
 #   -d  milliseconds that a packet takes more on its way out of a host; needs netem in the kernel (0)
 #   -c  runs skein bench coll with these words at every rate, and nothing else; --cluster @ is the machine of the rate, links fitted
 #   -f  words of skein bench coll --fit instead of the usual ones, such as '--sizes 64,1Mi --seconds 0.1'; no: nothing is
-#       fitted, and a link is what the rate says
+#       fitted, and a link is what the rate says.  Usually sizes go up to what a link carries in about 80 ms, and to 8 MiB
 #   -o  a folder for runs.csv, table.md, picture.svg, and metrics.jsonl of every run; it must be new or empty
 #
 # Prints a Markdown table, means over the seeds, and behind it the CSV, a line for each run:
@@ -41,7 +41,7 @@
 #   step_ms               mean of the timed steps but the first
 #   floor_ms              bytes_counted at the rate of the link
 #   simulated_ms          skein simulate, on a machine that has this network as collectives find it (skein bench coll --fit, at
-#                         every rate, before the ways) and the speed of a rank, measured once
+#                         every rate, before the ways) and the speed of a rank, measured once: operations and bytes of memory a second
 #   bytes_counted         tx_bytes of a host's interface in a timed step, mean of the four, with the headers of packets (of
 #                         large ones once: the kernel cuts them into frames where it shapes them).  What start and end
 #                         send is taken off, as a run of one step has it
@@ -51,7 +51,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 skein=$(realpath "${SKEIN:-build/release/skein}")
-rates=50mbit,200mbit,1gbit,10gbit steps=200 timed=5 loss=2.6 seeds=2 more='' delay=0 out='' colls='' rows='' gpu=0 from='' fit='--op allreduce --algorithm direct,ring,halving_doubling --sizes 64,256Ki,512Ki --seconds 0.05'
+rates=50mbit,200mbit,1gbit,10gbit steps=200 timed=5 loss=2.6 seeds=2 more='' delay=0 out='' colls='' rows='' gpu=0 from='' fit='--op allreduce --algorithm direct,ring,halving_doubling --sizes @ --seconds 0.05'
 ways='dp=4;dp=4 grads=f16;dp=4 grads=int8;dp=4 grads=int4 feedback;dp=4 sync=local:4;dp=4 sync=local:16'
 ways="$ways;dp=4 sync=diloco:16;dp=4 sync=diloco:50;dp=4 sync=stream:16"
 usage() { sed -n '2,/^set -eu/{/^#/!d;s/^# \{0,1\}//;p}' "$0"; }
@@ -238,13 +238,21 @@ bench_coll() { # words
     job=''
 }
 
+# Two short ones, and as long as calls of a training are: what is short does not tell a rate that processors limit.
+fit_sizes() { # rate
+    awk -v b="$(bits "$1")" 'BEGIN {
+        for (n = 512; n < 8192 && 2 * n * 1024 * 8 / b < 0.09; n *= 2) continue
+        printf "64,256Ki,%dKi\n", n
+    }'
+}
+
 # What the links of a rate are to collectives: alpha, o, g, G and incast, with whatever else runs here.  Ranks choose by it, too.
 fit_links() { # rate
     rm -f "$work/links" "$XDG_CONFIG_HOME/skein/machine.txt"
     [ "$fit" != no ] || return 0
     machine "$1"
     # shellcheck disable=SC2086 # words
-    bench_coll --fit "$work/fitted" --cluster "$work/machine" $fit >"$work/fit.log"
+    bench_coll --fit "$work/fitted" --cluster "$work/machine" ${fit//@/$(fit_sizes "$1")} >"$work/fit.log"
     echo "links at $1:" >&2
     tail -n 2 "$work/fit.log" >&2
     [ -z "$out" ] || cp "$work/fit.log" "$out/links.$1.txt"
@@ -281,16 +289,23 @@ train() { # layout, steps, seed, run, more keys: sent, frames: bytes of all host
     sent=$(($3 - $1)) frames=$(($4 - $2))
 }
 
+# A bucket lets bytes through sooner than the rate says only where the rate is what limits a link, and not the processor.
+free_burst() { # rate
+    local fitted
+    fitted=$(sed -n 's/^rate_between: //p' "$work/links" 2>/dev/null || true)
+    awk -v b="$(bits "$1")" -v r="${fitted:-0}" -v n="$(bucket "$1")" 'BEGIN { print r && r < 0.75 * b / 8 ? 0 : n }'
+}
+
 # Without a fit: the part of a frame of 1,514 bytes that is payload, 1,448 bytes, is what messages get of a rate.
 machine() { # rate
     cat >"$work/machine" <<END
 like: cpu
 flops: $flops
-memory_rate: $(awk -v f="$flops" 'BEGIN { printf "%.3e", 1e10 * f / 8e10 }')
+memory_rate: $memory_rate
 overhead: $(awk -v f="$flops" 'BEGIN { printf "%.3e", 1e-6 * 8e10 / f }')
 name: four hosts at $1
 ranks_per_host: 1
-burst_between: $(bucket "$1")
+burst_between: $(free_burst "$1")
 END
     if [ -s "$work/links" ]; then
         cat "$work/links" >>"$work/machine"
@@ -302,9 +317,16 @@ alpha_between: $(awk -v d="$delay" 'BEGIN { print 1e-4 + d / 1e3 }')
 END
 }
 
-# The one number of a rank that is measured for simulations: operations a second, from steps of replicas that send nothing.  Ranks
-# that share cores have that part of all they would do alone: bytes of memory a second and instructions, too (machine).
-flops=8e10
+# Two numbers of a rank are measured for simulations: bytes of memory a second, at which four ranks of this host read their
+# gradients, and operations a second, from steps of replicas that send nothing.  Ranks that share cores have that part of
+# the instructions they would do alone, too (machine).
+flops=8e10 memory_rate=1e10
+fit_memory() {
+    memory_rate=$("$skein" bench step "${keys[@]}" data.train=kjv train.threads=1 -n 4 --layout "dp=4 sync=local:1000" --steps 8 \
+        --ops -o csv 2>"$work/ops.log" | awk -F, '$2 == "(stats)" { printf "%.3e\n", 1e9 * $9 }')
+    [ -n "$memory_rate" ] || { cat "$work/ops.log" >&2; fail 1 "skein bench step --ops has no line of (stats)"; }
+    echo "four ranks of this host read $memory_rate bytes of memory a second each" >&2
+}
 fit_flops() {
     local measured run="$work/run"
     rm -rf "$run"
@@ -461,6 +483,7 @@ for way in "${list[@]}"; do
 done
 [ -n "$rates" ] || exit 0
 shape "${rates##*,}"
+fit_memory
 fit_flops "${rates##*,}"
 for rate in ${rates//,/ }; do
     shape "$rate"

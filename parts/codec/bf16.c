@@ -14,4 +14,6 @@ const sk_codec sk_codec_bf16 = {.name = "bf16",
                                 .block = BLOCK,
                                 .bits = 16,
                                 .encode = encode,
-                                .decode = decode};
+                                .decode = decode,
+                                .encode_flops = 45,
+                                .decode_flops = 15};

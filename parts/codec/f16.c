@@ -14,4 +14,6 @@ const sk_codec sk_codec_f16 = {.name = "f16",
                                .block = BLOCK,
                                .bits = 16,
                                .encode = encode,
-                               .decode = decode};
+                               .decode = decode,
+                               .encode_flops = 60,
+                               .decode_flops = 35};

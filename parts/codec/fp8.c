@@ -53,4 +53,6 @@ const sk_codec sk_codec_fp8 = {.name = "fp8",
                                .head = SK_SCALE_BYTES,
                                .bits = 8,
                                .encode = encode,
-                               .decode = decode};
+                               .decode = decode,
+                               .encode_flops = 100,
+                               .decode_flops = 55};

@@ -37,4 +37,6 @@ const sk_codec sk_codec_int4 = {.name = "int4",
                                 .head = SK_SCALE_BYTES,
                                 .bits = 4,
                                 .encode = encode,
-                                .decode = decode};
+                                .decode = decode,
+                                .encode_flops = 100,
+                                .decode_flops = 20};

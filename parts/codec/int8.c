@@ -34,4 +34,6 @@ const sk_codec sk_codec_int8 = {.name = "int8",
                                 .head = SK_SCALE_BYTES,
                                 .bits = 8,
                                 .encode = encode,
-                                .decode = decode};
+                                .decode = decode,
+                                .encode_flops = 55,
+                                .decode_flops = 18};

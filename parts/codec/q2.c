@@ -33,4 +33,6 @@ const sk_codec sk_codec_q2 = {
     .bits = 2,
     .encode_random = encode,
     .decode = decode,
+    .encode_flops = 350,
+    .decode_flops = 90,
     .sums_only = true};

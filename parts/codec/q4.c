@@ -37,4 +37,6 @@ const sk_codec sk_codec_q4 = {
     .bits = 4,
     .encode_random = encode,
     .decode = decode,
+    .encode_flops = 200,
+    .decode_flops = 20,
     .sums_only = true};

@@ -28,4 +28,6 @@ const sk_codec sk_codec_q8 = {
     .bits = 8,
     .encode_random = encode,
     .decode = decode,
+    .encode_flops = 175,
+    .decode_flops = 20,
     .sums_only = true};

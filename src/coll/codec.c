@@ -73,6 +73,17 @@ int64_t sk_codec_kept(int64_t n, double share)
     return k < 1 ? n > 0 : k < n ? k : n;
 }
 
+/* sk_code_random() of n places from `first` on: four of them have one draw. */
+static void draw(uint64_t own, uint64_t first, int n, uint16_t *to)
+{
+    uint64_t bits = 0;
+    for (int i = 0; i < n; i++) {
+        uint64_t place = first + (uint64_t)i;
+        if (!i || place % 4 == 0) bits = sk_rng(own, 0, place / 4).a;
+        to[i] = (uint16_t)(bits >> 16 * (place % 4));
+    }
+}
+
 static void encode_block(const sk_codec *c, const sk_code_row *r, int64_t at, const float *x, int n,
                          uint8_t *to)
 {
@@ -81,7 +92,7 @@ static void encode_block(const sk_codec *c, const sk_code_row *r, int64_t at, co
         c->encode(x, n, to);
         return;
     }
-    for (int i = 0; i < n; i++) random[i] = sk_code_random(r->own, (uint64_t)(r->first + at + i));
+    draw(r->own, (uint64_t)(r->first + at), n, random);
     c->encode_random(x, n, random, to);
 }
 

@@ -67,8 +67,11 @@ typedef struct sk_codec {
     double value_most;      /* it is over 0, and at most this */
     double value_usual;     /* an example of it */
     double value;           /* written by sk_codec_read() */
-    bool sums_only;         /* gradients alone: weights would be useless */
-    bool needs_feedback;    /* what is not sent has to be sent later */
+    /* Work of a processor for an element, in operations of a matrix product that take as long there
+     * (measured): what a step costs besides the bytes that are read and written. */
+    double encode_flops, decode_flops;
+    bool sums_only;                               /* gradients alone: weights would be useless */
+    bool needs_feedback;                          /* what is not sent has to be sent later */
     int64_t (*row_kept)(int64_t n, double value); /* of codecs that send some elements of a row of n
                                                      and nothing of the others: how many at most */
     bool low_rank; /* it encodes no rows: gradients are summed as two factors of rank `value`,

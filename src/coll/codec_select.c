@@ -3,7 +3,52 @@
 
 #include <string.h>
 
-enum { RUN = SK_CODEC_RUN, BINS = 2048 };
+enum { RUN = SK_CODEC_RUN, BINS = 2048, SHORT = 2 * RUN };
+
+/* --- a short row: halving the range of keys ---
+ *
+ * Its keys are kept and counted by vectors.  To clear and to walk the bins of a longer row took 4
+ * ns an element of a row of 384; this takes 1. */
+
+static int32_t count_over(const uint32_t *key, int64_t n, uint32_t least)
+{
+    int32_t sum = 0, bound = (int32_t)least; /* keys have 31 bits */
+    for (int64_t i = 0; i < n; i++) sum += (int32_t)key[i] > bound;
+    return sum;
+}
+
+static uint32_t least_from(const uint32_t *key, int64_t n, uint32_t from)
+{
+    uint32_t least = UINT32_MAX;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t more = key[i] - from; /* of a lower key it wraps to 2^31 or more */
+        least = more < least ? more : least;
+    }
+    return from + least;
+}
+
+static uint32_t kth_of_short(const sk_code_row *r, sk_code_keys *keys, int64_t k, int64_t *ties)
+{
+    float x[RUN];
+    uint32_t key[SHORT], low = 0, high = 0x80000000U; /* the k-th is `low` or more, under `high` */
+    int64_t n = 0;
+    for (int64_t at = 0; at < r->n; at += RUN) {
+        int64_t here = r->n - at < RUN ? r->n - at : RUN;
+        r->read(r->of, at, here, x);
+        n += keys(x, here, key + n);
+    }
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        int32_t count = count_over(key, n, middle - 1);
+        if (count == k) low = least_from(key, n, middle), high = low + 1;
+        else if (count > k) low = middle;
+        else high = middle;
+    }
+    *ties = k - count_over(key, n, low);
+    return low;
+}
+
+/* --- longer rows: bins --- */
 
 /* Of the keys whose bits from `shift + width` on are `above`, by the `width` bits below. */
 static void count(const sk_code_row *r, sk_code_keys *keys, uint32_t above, int shift, int width,
@@ -21,7 +66,7 @@ static void count(const sk_code_row *r, sk_code_keys *keys, uint32_t above, int 
     }
 }
 
-uint32_t sk_code_kth(const sk_code_row *r, sk_code_keys *keys, int64_t k, int64_t *ties)
+static uint32_t kth_of_long(const sk_code_row *r, sk_code_keys *keys, int64_t k, int64_t *ties)
 {
     static const struct {
         int shift, width;
@@ -37,6 +82,13 @@ uint32_t sk_code_kth(const sk_code_row *r, sk_code_keys *keys, int64_t k, int64_
     *ties = k;
     return above;
 }
+
+uint32_t sk_code_kth(const sk_code_row *r, sk_code_keys *keys, int64_t k, int64_t *ties)
+{
+    return (r->n <= SHORT ? kth_of_short : kth_of_long)(r, keys, k, ties);
+}
+
+/* --- elements with their indices --- */
 
 void sk_index_put(uint8_t *to, int wide, int64_t i, int64_t place)
 {

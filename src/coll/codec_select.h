@@ -1,8 +1,9 @@
 /* codec_select.h - for codecs of whole rows that choose what they send by size.
  *
  * A row has units, elements or groups of them, and every unit a key of 31 bits: larger is sent
- * first, what is not finite before all others.  The k-th largest key is found without a copy of
- * the row: three passes count the upper 11, the next 11 and the last 9 bits.
+ * first, what is not finite before all others.  The k-th largest key of a row of up to 2048
+ * elements is found by halving; that of a longer one without a copy: three passes count the upper
+ * 11, the next 11 and the last 9 bits.
  *
  * Chosen elements are sent as their indices in rising order, of 2 bytes where the row has up to
  * 65536 elements and else of 4, and then their values in f32, so what is sent is exact. */

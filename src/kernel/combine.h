@@ -3,6 +3,7 @@
 #ifndef SK_KERNEL_COMBINE_H
 #define SK_KERNEL_COMBINE_H
 
+#include <math.h>
 #include <stdint.h>
 
 #ifdef __CUDACC__
@@ -19,12 +20,15 @@ typedef struct sk_combine {
     float by[SK_COMBINE_OUT][SK_COMBINE_IN];
 } sk_combine;
 
+/* A product and its sum are rounded once, on CPUs as on GPUs. */
+SK_COMBINE_BOTH float sk_combine_add(float sum, float by, float x) { return fmaf(by, x, sum); }
+
 /* Terms are added in their order; one times 0 is none, also if it is not finite. */
 SK_COMBINE_BOTH float sk_combine_one(const float *by, const float *x, int n)
 {
     float sum = 0;
     for (int k = 0; k < n; k++)
-        if (by[k] != 0) sum += by[k] * x[k];
+        if (by[k] != 0) sum = sk_combine_add(sum, by[k], x[k]);
     return sum;
 }
 

@@ -49,7 +49,7 @@ static double compute(const sk_sim *k, const sk_program *p, int pc, bool *stream
 {
     const sk_inst *in = &p->insts.v[pc];
     if (in->shape.kind != SK_KERNEL_STREAM) *stream = false;
-    return sk_machine_compute(k->m, &in->shape, in->flops, p->threads);
+    return sk_machine_compute(k->m, &in->shape, sk_inst_work(p, in), p->threads);
 }
 
 /* Of a kernel that executes all instructions of a launch. */

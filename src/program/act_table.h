@@ -74,9 +74,9 @@ SK_ACT(UNPACK, .name = "unpack")
 /* out[0] = in[0] row by row, as bytes.  Error feedback: in[1] is the error so far, added to in[0]
  * before it is encoded; out[1], the same buffer, is the error now.  adds_error: in[1] is not added
  * to in[0], and the error now is added to it */
-SK_ACT(ENCODE, .name = "encode", .print = print_encode)
+SK_ACT(ENCODE, .name = "encode", .work = encode_work, .print = print_encode)
 /* out[0] = the sum of `pieces` encoded shards in in[0], in their order */
-SK_ACT(DECODE, .name = "decode", .print = print_decode)
+SK_ACT(DECODE, .name = "decode", .work = decode_work, .print = print_decode)
 /* out[0] = the products of all pairs of the `pieces` gradients in in[0], one behind the other */
 SK_ACT(PRODUCTS, .name = "products", .bytes = products_bytes)
 /* out[0] = the `pieces` gradients in in[0] joined by Adasum, times `pieces`; in[1]: products */

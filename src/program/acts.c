@@ -236,6 +236,31 @@ int64_t sk_inst_bytes(const sk_program *p, const sk_inst *in)
     return c.bytes;
 }
 
+static double elements(const sk_program *p, int buf)
+{
+    const sk_buffer *b = &p->bufs.v[buf];
+    return (double)b->bytes / (double)sk_dtype_size(b->type);
+}
+
+/* With error feedback what was encoded is decoded again, and the two are compared. */
+static double encode_work(const sk_program *p, const sk_inst *in)
+{
+    const sk_codec *c = in->codec;
+    double feedback = in->in[1] >= 0 ? 2 * c->decode_flops : 0;
+    return (c->encode_flops + feedback) * elements(p, in->in[0]);
+}
+
+static double decode_work(const sk_program *p, const sk_inst *in)
+{
+    return in->codec->decode_flops * (double)in->pieces * elements(p, in->out[0]);
+}
+
+double sk_inst_work(const sk_program *p, const sk_inst *in)
+{
+    const sk_act_row *row = sk_act_row_of(in);
+    return row->work ? row->work(p, in) : in->flops;
+}
+
 sk_placement sk_inst_memory(const sk_program *p, const sk_inst *in)
 {
     return sk_act_row_of(in)->host && p->bufs.v[in->in[0]].placement ? SK_HOST : SK_DEVICE;

@@ -29,6 +29,7 @@ typedef struct sk_act_row {
     /* NULL: in[] is read, out[] is written, and read too where it is added to */
     void (*operands)(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx);
     int64_t (*bytes)(const sk_program *p, const sk_inst *in);         /* NULL: of all operands */
+    double (*work)(const sk_program *p, const sk_inst *in);           /* NULL: in->flops */
     void (*print)(sk_out *o, const sk_program *p, const sk_inst *in); /* NULL: out <- in */
     bool plain; /* works on its operands alone, on the device, synchronously */
     bool host;  /* works on the host if its first operand is offloaded */
@@ -53,6 +54,10 @@ void sk_insts_move(sk_program *p, sk_arena *tmp, int from, int n, int to);
 
 /* Bytes of memory that an instruction reads and writes; 0 of communication. */
 int64_t sk_inst_bytes(const sk_program *p, const sk_inst *in);
+
+/* What an instruction keeps a processor busy with, in flops: those of the model, in->flops, and
+ * work that is none of them (encoding). */
+double sk_inst_work(const sk_program *p, const sk_inst *in);
 
 /* The memory that an instruction works on; only after buffers have their placement. */
 sk_placement sk_inst_memory(const sk_program *p, const sk_inst *in);

@@ -45,37 +45,35 @@ bool sk_dtype_find(const char *name, sk_dtype *out)
     return false;
 }
 
-static float from_f16(uint16_t h)
+/* Both conversions of f16 have no branches, so that loops over them are vectors.  A subnormal f16
+ * is a small multiple of 2^-24, exact in f32. */
+static inline float from_f16(uint16_t h)
 {
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exp = h >> 10 & 31u, frac = h & 1023u, u;
-    if (exp == 31) u = sign | 0x7f800000u | frac << 13;
-    else if (exp) u = sign | (exp + 112) << 23 | frac << 13;
-    else { /* subnormal: exact as a small multiple of 2^-24 */ float f = (float)frac * 0x1p-24f;
-        return sign ? -f : f;
-    }
-    float f;
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exp = h >> 10 & 31u, frac = h & 1023u, small, u;
+    float f = (float)(int32_t)frac * 0x1p-24f;
+    memcpy(&small, &f, sizeof small);
+    u = exp == 31 ? 0x7f800000u | frac << 13 : (exp + 112) << 23 | frac << 13;
+    u = sign | (exp ? u : small);
     memcpy(&f, &u, sizeof f);
     return f;
 }
 
-static uint16_t to_f16(float f)
+/* To nearest even; NaN stays NaN.  A sum with 0.5 has steps of 2^-24: it rounds what becomes a
+ * subnormal f16. */
+static inline uint16_t to_f16(float f)
 {
-    uint32_t u;
+    uint32_t u, half, small;
     memcpy(&u, &f, sizeof u);
     uint32_t sign = u >> 16 & 0x8000u, mag = u & 0x7fffffffu;
-    if (mag > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
-    if (mag >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* rounds to 65536 or more */
-    if (mag < 0x38800000u) {                                   /* subnormal half */
-        float a;
-        memcpy(&a, &mag, sizeof a);
-        float scaled = a * 0x1p24f; /* at most 1024: the rounding below is exact */
-        uint32_t q = (uint32_t)scaled;
-        float rest = scaled - (float)q;
-        q += rest > 0.5f || (rest == 0.5f && (q & 1u));
-        return (uint16_t)(sign | q);
-    }
-    uint32_t even = mag + 0xfffu + (mag >> 13 & 1u);
-    return (uint16_t)(sign | (even - 0x38000000u) >> 13);
+    memcpy(&f, &mag, sizeof f);
+    f += 0.5f;
+    memcpy(&small, &f, sizeof small);
+    small -= 0x3f000000u;
+    half = (mag + 0xfffu + (mag >> 13 & 1u) - 0x38000000u) >> 13;
+    half = mag < 0x38800000u ? small : half;
+    half = mag >= 0x477ff000u ? 0x7c00u : half; /* rounds to 65536 or more */
+    half = mag > 0x7f800000u ? 0x7e00u : half;
+    return (uint16_t)(sign | half);
 }
 
 static double load(const void *p, sk_dtype t, int64_t i)
@@ -131,7 +129,7 @@ static void store(void *p, sk_dtype t, int64_t i, double x)
     sk_bug(SK_HERE, "a known dtype");
 }
 
-/* The two that weights and states go through, by vectors. */
+/* Those that weights, states and gradients go through, by vectors. */
 static void widen_bf16(real *to, const uint16_t *from, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) to[i] = (real)sk_from_bf16(from[i]);
@@ -142,6 +140,16 @@ static void narrow_bf16(uint16_t *to, const real *from, int64_t n)
     for (int64_t i = 0; i < n; i++) to[i] = sk_to_bf16((float)from[i]);
 }
 
+static void widen_f16(real *restrict to, const uint16_t *restrict from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) to[i] = (real)from_f16(from[i]);
+}
+
+static void narrow_f16(uint16_t *restrict to, const real *restrict from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) to[i] = to_f16((float)from[i]);
+}
+
 void sk_convert(void *to, sk_dtype to_type, const void *from, sk_dtype from_type, int64_t n)
 {
     if (to_type == from_type) {
@@ -150,6 +158,8 @@ void sk_convert(void *to, sk_dtype to_type, const void *from, sk_dtype from_type
     }
     if (to_type == SK_F32 && from_type == SK_BF16) widen_bf16(to, from, n);
     else if (to_type == SK_BF16 && from_type == SK_F32) narrow_bf16(to, from, n);
+    else if (to_type == SK_F32 && from_type == SK_F16) widen_f16(to, from, n);
+    else if (to_type == SK_F16 && from_type == SK_F32) narrow_f16(to, from, n);
     else
         for (int64_t i = 0; i < n; i++) store(to, to_type, i, load(from, from_type, i));
 }

@@ -501,6 +501,7 @@ int main(void)
     for (; sk_codec_parts[n]; n++) {
         const sk_codec *c = sk_codec_parts[n];
         check(sk_codec_find(c->name) == c && c->doc);
+        check(c->low_rank || (c->encode_flops > 0 && c->decode_flops > 0));
         if (c->low_rank) continue; /* whole matrices: test/layout/low_rank.c */
         if (c->encode_row && !strncmp(c->name, "topk", 4) && c->name[4]) quanta(c->name);
         else if (c->encode_row) rows(c->name);

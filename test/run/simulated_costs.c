@@ -10,6 +10,7 @@
 #include "plan/price.h"
 #include "plan/machine.h"
 #include "plan/simulator.h"
+#include "program/acts.h"
 #include "run/trace.h"
 
 #include <math.h>
@@ -653,6 +654,32 @@ static void flops(void)
     sk_arena_back(&arena, mark);
 }
 
+/* Encoding is work of a processor: where memory and instructions are free, that is all it costs. */
+static void encoding(const char *layout, const char *codec, bool feedback)
+{
+    sk_mark mark = sk_arena_mark(&arena);
+    sk_machine m = *machine("cpu");
+    m.memory_rate = 1e30, m.overhead = 0;
+    simulated k = {.t = small("llama-tiny", 2, 4, layout)};
+    double flops = 0, work = 0, codes = 0;
+    const sk_codec *c = sk_codec_find(codec);
+    if (!walk(&k, &m, false)) return;
+    const sk_program *p = k.programs[0];
+    for (int i = 0; i < p->n_train; i++) {
+        const sk_inst *in = &p->insts.v[i];
+        flops += in->flops, work += sk_inst_work(p, in);
+        double n = in->act == SK_DO_ENCODE   ? c->encode_flops + 2 * feedback * c->decode_flops
+                   : in->act == SK_DO_DECODE ? (double)in->pieces * c->decode_flops
+                                             : 0;
+        const sk_buffer *x = &p->bufs.v[in->act == SK_DO_ENCODE ? in->in[0] : in->out[0]];
+        if (n > 0) codes += n * (double)x->bytes / 4;
+    }
+    check(codes > 0, layout, codes, 1);
+    near(layout, work, flops + codes);
+    near(layout, k.p.v[0].busy, work / m.flops);
+    sk_arena_back(&arena, mark);
+}
+
 static sk_view whole_view(const sk_graph *g, const char *letters)
 {
     sk_view v = {.n = (int)strlen(letters)};
@@ -847,6 +874,10 @@ int main(void)
     traces("pp=3 micro=8 schedule=gpipe", "unit");
     traces("pp=2 tp=2 micro=8", "cpu");
     flops();
+    encoding("dp=4 grads=f16", "f16", false);
+    encoding("dp=4 grads=int8 feedback", "int8", true);
+    encoding("dp=2 grads=topk:0.01 feedback", "topk", true);
+    encoding("dp=4 weights=int8 zero=3", "int8", false);
     ranks_price("dp=2 tp=2 pp=2 zero=1 micro=2");
     ranks_price("dp=4 pp=2 zero=3 micro=2 weights=int8 copy=2");
     many();

@@ -4,6 +4,8 @@
 #include "kernel/weight_average.h"
 #include "run/cpu/optimize.h"
 
+#include <string.h>
+
 typedef struct average_job {
     real *to;
     const real *from;
@@ -44,15 +46,30 @@ typedef struct combine_job {
     int64_t n;
 } combine_job;
 
+enum { RUN = 256 }; /* elements that are combined at a time: an output may be one of the inputs */
+
+static void combine_run(const combine_job *j, int64_t at, int n)
+{
+    const sk_combine *c = j->by;
+    float sum[SK_COMBINE_OUT][RUN];
+    for (int o = 0; o < c->n_out; o++) {
+        float *restrict s = sum[o];
+        for (int i = 0; i < n; i++) s[i] = 0;
+        for (int k = 0; k < c->n_in; k++) {
+            const float *restrict x = j->in[k] + at;
+            float by = c->by[o][k];
+            for (int i = 0; by != 0 && i < n; i++) s[i] = sk_combine_add(s[i], by, x[i]);
+        }
+    }
+    for (int o = 0; o < c->n_out; o++) memcpy(j->out[o] + at, sum[o], (size_t)n * sizeof(float));
+}
+
 static void combine_part(void *ctx, int part, int of)
 {
     const combine_job *j = ctx;
-    const sk_combine *c = j->by;
-    for (int64_t i = j->n * part / of; i < j->n * (part + 1) / of; i++) {
-        float x[SK_COMBINE_IN] = {0};
-        for (int k = 0; k < c->n_in; k++) x[k] = j->in[k][i];
-        for (int o = 0; o < c->n_out; o++) j->out[o][i] = sk_combine_one(c->by[o], x, c->n_in);
-    }
+    int64_t end = j->n * (part + 1) / of;
+    for (int64_t at = j->n * part / of; at < end; at += RUN)
+        combine_run(j, at, end - at < RUN ? (int)(end - at) : RUN);
 }
 
 /* Steps are synchronised whoever skips them: a replica whose step was not finite has the weights of
