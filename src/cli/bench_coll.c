@@ -144,7 +144,7 @@ static sk_status read_seconds(const char *text, double *seconds)
 
 /* --- algorithms --- */
 
-/* Can these ranks do it?  shm needs one host, other native ones the library that started us. */
+/* Can these ranks do it?  Heaps need one host, other native ones the library that started us. */
 static bool fits(const asked *q, const sk_coll *c, sk_coll_kind kind)
 {
     sk_coll_ask ask = {.kind = kind, .n = q->n_ranks};

@@ -247,15 +247,24 @@ int sk_choose(const sk_costs *c, sk_coll_ask *ask, int hosts, sk_reduce reduce, 
     return b.algorithm;
 }
 
+/* The part that stands for SK_BUILTIN. */
+static const sk_coll *heaps_part(void)
+{
+    int i = 0;
+    while (sk_coll_parts[i] && !sk_coll_parts[i]->heaps) i++;
+    sk_assert(sk_coll_parts[i]);
+    return sk_coll_parts[i];
+}
+
 const char *sk_algorithm_name(int algorithm)
 {
-    return algorithm >= 0 ? sk_coll_parts[algorithm]->name : "shm";
+    return (algorithm >= 0 ? sk_coll_parts[algorithm] : heaps_part())->name;
 }
 
 static const char *those_able(sk_arena *a, const sk_coll_ask *ask, int hosts, sk_reduce reduce)
 {
     sk_out o = {.arena = a};
-    if (hosts < 2 && reduce != SK_ADASUM) sk_out_add(&o, "shm");
+    if (hosts < 2 && reduce != SK_ADASUM) sk_out_add(&o, "%s", heaps_part()->name);
     for (int i = 0; sk_coll_parts[i]; i++)
         if (!sk_coll_parts[i]->native && able(sk_coll_parts[i], ask, reduce))
             sk_out_add(&o, "%s%s", o.n ? ", " : "", sk_coll_parts[i]->name);
@@ -331,23 +340,31 @@ sk_status sk_choose_wired(const sk_coll *c, bool wire)
     if (!c->native || c->build || wire) return SK_OK;
     return sk_fail(SK_ECONF,
                    "comm.algorithm: %s goes through the wire of a library that connects hosts, and "
-                   "all ranks are on one host; leave it out, or take shm",
-                   c->name);
+                   "all ranks are on one host; leave it out, or take %s",
+                   c->name, heaps_part()->name);
+}
+
+/* Names of the parts that take degrees, with commas. */
+static const char *with_degrees(char *to, size_t size)
+{
+    size_t n = 0;
+    for (int i = 0; sk_coll_parts[i] && n < size; i++)
+        if (sk_coll_parts[i]->degrees)
+            n += (size_t)snprintf(to + n, size - n, "%s%s", n ? ", " : "", sk_coll_parts[i]->name);
+    return to;
 }
 
 /* "butterfly:4x2" */
 static sk_status find_degrees(const char *key, const char *name, const char *colon, int *pin,
                               uint64_t *degrees)
 {
-    char text[64];
+    char text[64], those[256] = "";
     snprintf(text, sizeof text, "%.*s", (int)(colon - name), name);
     SK_TRY(sk_pin_find(key, text, pin, degrees));
     const sk_coll *a = *pin > 0 ? sk_coll_parts[*pin - 1] : NULL;
     if (!a || !a->degrees)
-        return sk_fail(SK_EUSAGE,
-                       "%s '%.60s': %s takes no degrees; those that do are butterfly, sparse and "
-                       "others that skein list coll shows with (:4x2)",
-                       key, name, text);
+        return sk_fail(SK_EUSAGE, "%s '%.60s': %s takes no degrees; those that do: %s", key, name,
+                       text, with_degrees(those, sizeof those));
     if (sk_degrees_read(colon + 1, degrees)) return SK_OK;
     return sk_fail(SK_EUSAGE,
                    "%s '%.60s': up to %d degrees of 2 to %d with an x between them are needed, "
@@ -363,7 +380,7 @@ sk_status sk_pin_find(const char *key, const char *name, int *pin, uint64_t *deg
     *degrees = 0;
     if (colon) return find_degrees(key, name, colon, pin, degrees);
     if (!*name || !strcmp(name, "auto")) return SK_OK;
-    *pin = !strcmp(name, "shm") ? SK_BUILTIN : at + 1;
+    *pin = at >= 0 && sk_coll_parts[at]->heaps ? SK_BUILTIN : at + 1;
     if (*pin != SK_PIN_NONE) return SK_OK;
     while (n < 128 && sk_coll_parts[n - 1]) names[n] = sk_coll_parts[n - 1]->name, n++;
     const char *near = sk_nearest(name, names, n);

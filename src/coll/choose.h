@@ -122,7 +122,7 @@ sk_status sk_choose_wired(const sk_coll *c, bool wire);
 /* "" and "auto": SK_PIN_NONE; "butterfly:4x2" has degrees.  key: what the caller named it in, for
  * the error */
 sk_status sk_pin_find(const char *key, const char *name, int *pin, uint64_t *degrees);
-const char *sk_algorithm_name(int algorithm); /* SK_BUILTIN: "shm" */
+const char *sk_algorithm_name(int algorithm); /* SK_BUILTIN: the part of the heaps */
 
 /* On how many hosts these ranks sit; host_of NULL: one. */
 int sk_hosts_count(const int *ranks, int n, const int *host_of);
