@@ -193,22 +193,64 @@ bool sk_chosen_by_itself(const sk_coll *a, const sk_coll_ask *ask, sk_reduce red
     return order && a->price && a->build && !a->native && (!a->packs || ask->fill > 0);
 }
 
+typedef struct candidates { /* who looks at them */
+    sk_coll_ask ask;
+    sk_reduce reduce;
+    sk_candidate *visit;
+    void *ctx;
+} candidates;
+
+static void offer(candidates *k, int algorithm, uint64_t degrees)
+{
+    const sk_coll *a = sk_coll_parts[algorithm];
+    k->ask.degrees = degrees;
+    if (sk_chosen_by_itself(a, &k->ask, k->reduce) && able(a, &k->ask, k->reduce))
+        k->visit(k->ctx, algorithm, degrees);
+}
+
+/* Degrees that make n and whose sums are in the order of the tree: powers of two, and the last is
+ * what is left. */
+static void offer_degrees(candidates *k, int algorithm, uint64_t degrees, int round, int left)
+{
+    enum { ROUNDS = 3 };
+    uint64_t last = degrees | (uint64_t)left << 8 * round;
+    if (left >= 2 && left <= SK_MOST_DEGREE && (left > 2 || round)) offer(k, algorithm, last);
+    for (int d = 2; round + 1 < ROUNDS && d < left && d <= SK_MOST_DEGREE; d *= 2)
+        if (left % d == 0)
+            offer_degrees(k, algorithm, degrees | (uint64_t)d << 8 * round, round + 1, left / d);
+}
+
+static bool in_heaps(const sk_coll_ask *ask, int hosts, sk_reduce reduce)
+{
+    return hosts < 2 && !(sk_kind_sums(ask->kind) && reduce == SK_ADASUM);
+}
+
+void sk_candidates(const sk_coll_ask *ask, int hosts, sk_reduce reduce, sk_candidate *visit,
+                   void *ctx)
+{
+    candidates k = {*ask, reduce, visit, ctx};
+    bool heaps = in_heaps(ask, hosts, reduce);
+    for (int i = 0; ask->n > 1 && sk_coll_parts[i]; i++) {
+        if (heaps && !sk_coll_parts[i]->packs) continue;
+        offer(&k, i, 0);
+        if (sk_coll_parts[i]->degrees) offer_degrees(&k, i, 0, 0, ask->n);
+    }
+}
+
 typedef struct best { /* so far */
-    const sk_costs *costs;
+    sk_costs costs;
     sk_coll_ask *ask;
     int hosts, algorithm;
-    sk_reduce reduce;
     int64_t bytes;
     uint64_t degrees;
     double seconds;
 } best;
 
-static void try(best *b, int algorithm, uint64_t degrees)
+static void compare(void *ctx, int algorithm, uint64_t degrees)
 {
-    const sk_coll *a = sk_coll_parts[algorithm];
+    best *b = ctx;
     b->ask->degrees = degrees;
-    if (!sk_chosen_by_itself(a, b->ask, b->reduce) || !able(a, b->ask, b->reduce)) return;
-    double price = sk_call_price(b->costs, algorithm, b->ask, b->hosts, b->bytes);
+    double price = sk_call_price(&b->costs, algorithm, b->ask, b->hosts, b->bytes);
     bool simpler = price == b->seconds && b->degrees && !degrees;
     if (price >= b->seconds && !simpler) return;
     b->seconds = price;
@@ -216,32 +258,15 @@ static void try(best *b, int algorithm, uint64_t degrees)
     b->degrees = degrees;
 }
 
-/* Degrees that make n and whose sums are in the order of the tree: powers of two, and the last is
- * what is left. */
-static void try_degrees(best *b, int algorithm, uint64_t degrees, int round, int left)
-{
-    enum { ROUNDS = 3 };
-    uint64_t last = degrees | (uint64_t)left << 8 * round;
-    if (left >= 2 && left <= SK_MOST_DEGREE && (left > 2 || round)) try(b, algorithm, last);
-    for (int d = 2; round + 1 < ROUNDS && d < left && d <= SK_MOST_DEGREE; d *= 2)
-        if (left % d == 0)
-            try_degrees(b, algorithm, degrees | (uint64_t)d << 8 * round, round + 1, left / d);
-}
-
 int sk_choose(const sk_costs *c, sk_coll_ask *ask, int hosts, sk_reduce reduce, int64_t bytes,
               double *seconds)
 {
-    best b = {c, ask, hosts, SK_NO_CHOICE, reduce, bytes, 0, INFINITY};
-    bool heaps = hosts < 2 && !(sk_kind_sums(ask->kind) && reduce == SK_ADASUM);
-    if (ask->n < 2 || heaps) {
+    best b = {*c, ask, hosts, SK_NO_CHOICE, bytes, 0, INFINITY};
+    if (ask->n < 2 || in_heaps(ask, hosts, reduce)) {
         b.algorithm = SK_BUILTIN;
         b.seconds = sk_shm_price(c, ask->kind, ask->n, bytes);
     }
-    for (int i = 0; ask->n > 1 && sk_coll_parts[i]; i++) {
-        if (heaps && !sk_coll_parts[i]->packs) continue;
-        try(&b, i, 0);
-        if (sk_coll_parts[i]->degrees) try_degrees(&b, i, 0, 0, ask->n);
-    }
+    sk_candidates(ask, hosts, reduce, compare, &b);
     ask->degrees = b.degrees;
     if (seconds) *seconds = b.seconds;
     return b.algorithm;
@@ -326,8 +351,7 @@ sk_status sk_choose_call(const sk_costs *c, int pin, sk_coll_ask *ask, int hosts
     if (pin == SK_PIN_NONE) {
         *algorithm = sk_choose(c ? c : &sk_costs_preset, ask, hosts, reduce, bytes, NULL);
         fits = *algorithm != SK_NO_CHOICE;
-    } else if (pin == SK_BUILTIN)
-        fits = hosts < 2 && !(sk_kind_sums(ask->kind) && reduce == SK_ADASUM);
+    } else if (pin == SK_BUILTIN) fits = in_heaps(ask, hosts, reduce);
     else {
         *algorithm = pin - 1;
         fits = able(sk_coll_parts[*algorithm], ask, reduce);

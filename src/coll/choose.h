@@ -113,7 +113,13 @@ bool sk_chosen_by_itself(const sk_coll *a, const sk_coll_ask *ask, sk_reduce red
  * the ask.  seconds may be NULL. */
 int sk_choose(const sk_costs *c, sk_coll_ask *ask, int hosts, sk_reduce reduce, int64_t bytes,
               double *seconds);
-/* The same with a pin, whose degrees are the ask's, and with an error where there is no choice. */
+/* What sk_choose() compares beside the heaps: every algorithm, and degrees of it (0: the usual
+ * ones), that may be chosen by itself. */
+typedef void sk_candidate(void *ctx, int algorithm, uint64_t degrees);
+void sk_candidates(const sk_coll_ask *ask, int hosts, sk_reduce reduce, sk_candidate *visit,
+                   void *ctx);
+/* sk_choose() with a pin, whose degrees are the ask's, and with an error where there is no choice.
+ */
 sk_status sk_choose_call(const sk_costs *c, int pin, sk_coll_ask *ask, int hosts, sk_reduce reduce,
                          int64_t bytes, int *algorithm);
 

@@ -232,15 +232,24 @@ static void rows(void)
 
 /* --- choosing --- */
 
-/* The ratio that is shown is that of the times beside it. */
+/* The ratio that is shown is that of the times beside it, and a miss is above noise. */
 static void pairs(void)
 {
-    double turn[SK_CHOICE_TURNS][2] = {{6, 2}, {2, 2}, {9, 1}, {3, 2}, {1, 4}};
+    double turn[SK_CHOICE_PAIRS][3] = {{6, 2, 6}, {2, 2, 2}, {9, 1, 9}, {1, 4, 1}, {3, 2, 3},
+                                       {9, 1, 9}, {6, 2, 6}, {1, 1, 1}, {1, 4, 1}};
     sk_choice_row r = {.hosts = 1};
     sk_choice_pair(&r, turn);
     near(r.ratio, 1.5, 1e-12, "the median ratio");
     near(r.pair[0], 3, 1e-12, "the chosen of that turn");
     near(r.pair[1], 2, 1e-12, "the best of that turn");
+    near(r.noise, 0, 1e-12, "two times of the choice are alike in most turns");
+    check(sk_choice_missed(&r), "half as long again is a miss", r.ratio, 1);
+    for (int i = 0; i < SK_CHOICE_PAIRS; i++) turn[i][1] *= 2, turn[i][2] *= 2;
+    sk_choice_pair(&r, turn);
+    near(r.noise, 4.0 / 3, 1e-12, "twice the difference over the mean");
+    check(!sk_choice_missed(&r), "noise is larger", r.ratio, r.noise);
+    r = (sk_choice_row){.ratio = 1.04};
+    check(!sk_choice_missed(&r), "near enough", r.ratio, 0);
 }
 
 /* The choice against every list that it might have taken, played.  any: of any order of sums. */
