@@ -262,6 +262,7 @@ int sk_choose(const sk_costs *c, sk_coll_ask *ask, int hosts, sk_reduce reduce, 
               double *seconds)
 {
     best b = {*c, ask, hosts, SK_NO_CHOICE, bytes, 0, INFINITY};
+    b.costs.between.burst = 0;
     if (ask->n < 2 || in_heaps(ask, hosts, reduce)) {
         b.algorithm = SK_BUILTIN;
         b.seconds = sk_shm_price(c, ask->kind, ask->n, bytes);
