@@ -29,7 +29,9 @@ enum {
     LINE = 64,
     PAGE = 4096
 };
-static const double default_seconds = 0.2, batch_seconds = 200e-6, timeout_s = 300;
+static const double default_seconds = 0.2, timeout_s = 300;
+static const double batch_here = 200e-6,
+                    batch_between = 5e-3; /* seconds; on one host, on several */
 
 static int by_size(const void *a, const void *b)
 {
@@ -161,6 +163,7 @@ typedef struct timer {
     int rank;
     int note_algorithm;
     uint64_t note_degrees;
+    double batch_seconds;
     const int *host_of;
     const sk_coll_spec *spec; /* the point at hand, and where it lies */
     place at;
@@ -402,8 +405,8 @@ static sk_status choose_batch(timer *t, int *batch, int *samples)
     double best[2], seconds = t->spec->seconds > 0 ? t->spec->seconds : default_seconds;
     int n = roots(t->spec);
     SK_TRY(estimate(t, 1, best));
-    *batch = best[0] < batch_seconds / 2 ? (int)(batch_seconds / best[0]) + 1 : 1;
-    if (best[0] < 10 * batch_seconds) *batch = (*batch + n - 1) / n * n; /* all roots alike */
+    *batch = best[0] < t->batch_seconds / 2 ? (int)(t->batch_seconds / best[0]) + 1 : 1;
+    if (best[0] < 10 * t->batch_seconds) *batch = (*batch + n - 1) / n * n; /* all roots alike */
     if (*batch > 1) SK_TRY(estimate(t, *batch, best));
     double fit = seconds / best[1];
     *samples = fit < LEAST ? LEAST : fit > MOST ? MOST : (int)fit;
@@ -481,6 +484,7 @@ sk_status sk_time_rank(sk_heaps *h, const sk_comm_opts *ends, const sk_coll_spec
     t->rank = ends->rank;
     t->base = sk_heap_base(h, t->rank);
     t->host_of = ends->host_of;
+    t->batch_seconds = t->host_of ? batch_between : batch_here;
     t->note_algorithm = note_algorithm(n_ranks, t->host_of, &t->note_degrees);
     sk_status st = sk_comm_open(h, &mine, &t->comm);
     if (!st) st = time_points(t, specs, n, out);
