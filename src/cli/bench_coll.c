@@ -19,7 +19,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_SIZES = 64, MAX_OPS = 2 * SK_N_COLLS };
+enum { MAX_SIZES = 64, MAX_OPS = 2 * SK_N_COLLS, FIT_TURNS = 5 };
 static const double calibrate_seconds = 20, meet_seconds = 60;
 
 typedef struct asked {
@@ -379,6 +379,19 @@ static sk_status time_pairs(sk_arena *a, asked *q, const sk_choice_times *t, sk_
     return SK_OK;
 }
 
+/* All points again and again, one turn after the other: what slows a machine down for a while then
+ * slows all of them.  A point has as long as ever. */
+static void repeat(sk_arena *a, asked *q, int turns)
+{
+    int n = q->points.n;
+    for (int i = 0; i < n; i++)
+        q->points.v[i].seconds = (q->seconds > 0 ? q->seconds : 0.2) / turns;
+    for (int i = n; i < turns * n; i++) {
+        sk_coll_spec s = q->points.v[i - n];
+        *(sk_coll_spec *)sk_push(a, &q->points) = s;
+    }
+}
+
 static sk_status show_choice(sk_arena *a, asked *q, const char *format)
 {
     sk_choice_row *rows = NULL;
@@ -386,12 +399,7 @@ static sk_status show_choice(sk_arena *a, asked *q, const char *format)
     sk_coll_timing *times = sk_many(a, sk_coll_timing, all);
     sk_choice_times t = {
         .time = times, .n = n, .costs = &q->machine.costs, .any_order = q->any_order};
-    for (int i = 0; i < n; i++) /* a point has as long as ever, in turns */
-        q->points.v[i].seconds = (q->seconds > 0 ? q->seconds : 0.2) / SK_CHOICE_TURNS;
-    for (int i = n; i < all; i++) {
-        sk_coll_spec s = q->points.v[i - n];
-        *(sk_coll_spec *)sk_push(a, &q->points) = s;
-    }
+    repeat(a, q, SK_CHOICE_TURNS);
     t.spec = q->points.v;
     if (q->boot.n_hosts > 1) t.host_of = q->boot.host_of;
     SK_TRY(time_points(a, q, times));
@@ -427,13 +435,30 @@ static sk_status can_fit(const asked *q)
         b->n_ranks, b->n_hosts);
 }
 
+/* Of each point the median of its turns, in times[0] to times[n - 1]. */
+static void take_medians(sk_coll_timing *times, int n)
+{
+    for (int i = 0; i < n; i++) {
+        double took[FIT_TURNS], start[FIT_TURNS];
+        for (int k = 0; k < FIT_TURNS; k++) {
+            took[k] = times[k * n + i].median;
+            start[k] = times[k * n + i].start;
+        }
+        times[i].median = sk_choice_median(took, FIT_TURNS);
+        times[i].start = sk_choice_median(start, FIT_TURNS);
+    }
+}
+
 static sk_status show_fit(sk_arena *a, asked *q, const char *format)
 {
-    sk_coll_timing *times = sk_many(a, sk_coll_timing, q->points.n);
-    sk_fit_times t = {q->points.v, times, q->points.n, q->boot.n_hosts > 1};
+    int n = q->points.n;
+    sk_coll_timing *times = sk_many(a, sk_coll_timing, FIT_TURNS * n);
     SK_TRY(can_fit(q));
+    repeat(a, q, FIT_TURNS);
     SK_TRY(time_points(a, q, times));
+    take_medians(times, n);
     if (q->boot.rank) return SK_OK;
+    sk_fit_times t = {q->points.v, times, n, q->boot.n_hosts > 1};
     SK_TRY(sk_fit_show(a, &t, format, &q->machine));
     return sk_machine_write(a, q->fit, &q->machine);
 }

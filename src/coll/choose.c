@@ -162,6 +162,14 @@ double sk_closed_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask,
     return dearest;
 }
 
+/* LogGP plays whole vectors: lists that pack are only compared by the closed form. */
+static bool played(int algorithm, const sk_coll_ask *ask)
+{
+    const sk_coll *a = sk_coll_parts[algorithm];
+    return a->price && a->build && !ask->rate && ask->n <= SK_LOGGP_MEMBERS && !a->packs &&
+           ask->fill <= 0;
+}
+
 double sk_call_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, int hosts,
                      int64_t bytes)
 {
@@ -171,9 +179,7 @@ double sk_call_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, i
     const sk_coll *a = sk_coll_parts[algorithm];
     if (!a->price || !a->build) return INFINITY;
     if (ask->rate) return sk_link_price(c, a, ask, sk_members_here(ask, hosts), bytes);
-    /* LogGP plays whole vectors: lists that pack are only compared by the closed form */
-    if (ask->n > SK_LOGGP_MEMBERS || a->packs || ask->fill > 0)
-        return sk_closed_price(c, algorithm, ask, hosts, bytes);
+    if (!played(algorithm, ask)) return sk_closed_price(c, algorithm, ask, hosts, bytes);
     sk_loggp m = sk_loggp_of(c);
     return sk_loggp_play(&m, algorithm, ask, hosts, bytes, NULL);
 }
@@ -238,7 +244,7 @@ void sk_candidates(const sk_coll_ask *ask, int hosts, sk_reduce reduce, sk_candi
 }
 
 typedef struct best { /* so far */
-    sk_costs costs;
+    const sk_costs *costs;
     sk_coll_ask *ask;
     int hosts, algorithm;
     int64_t bytes;
@@ -246,11 +252,24 @@ typedef struct best { /* so far */
     double seconds;
 } best;
 
+/* Of one call of many, which find a bucket as the last one left it. */
+static double steady_price(const best *b, int algorithm)
+{
+    sk_costs c = *b->costs;
+    if (played(algorithm, b->ask) && c.between.burst > 0) {
+        sk_loggp m = sk_loggp_of(&c);
+        m.steady = true;
+        return sk_loggp_play(&m, algorithm, b->ask, b->hosts, b->bytes, NULL);
+    }
+    c.between.burst = 0;
+    return sk_call_price(&c, algorithm, b->ask, b->hosts, b->bytes);
+}
+
 static void compare(void *ctx, int algorithm, uint64_t degrees)
 {
     best *b = ctx;
     b->ask->degrees = degrees;
-    double price = sk_call_price(&b->costs, algorithm, b->ask, b->hosts, b->bytes);
+    double price = steady_price(b, algorithm);
     bool simpler = price == b->seconds && b->degrees && !degrees;
     if (price >= b->seconds && !simpler) return;
     b->seconds = price;
@@ -261,8 +280,7 @@ static void compare(void *ctx, int algorithm, uint64_t degrees)
 int sk_choose(const sk_costs *c, sk_coll_ask *ask, int hosts, sk_reduce reduce, int64_t bytes,
               double *seconds)
 {
-    best b = {*c, ask, hosts, SK_NO_CHOICE, bytes, 0, INFINITY};
-    b.costs.between.burst = 0;
+    best b = {c, ask, hosts, SK_NO_CHOICE, bytes, 0, INFINITY};
     if (ask->n < 2 || in_heaps(ask, hosts, reduce)) {
         b.algorithm = SK_BUILTIN;
         b.seconds = sk_shm_price(c, ask->kind, ask->n, bytes);

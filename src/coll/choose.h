@@ -112,10 +112,10 @@ bool sk_chosen_by_itself(const sk_coll *a, const sk_coll_ask *ask, sk_reduce red
 /* An index in sk_coll_parts, SK_BUILTIN or SK_NO_CHOICE; the degrees that it takes are written into
  * the ask.  seconds may be NULL.
  *
- * Prices compared are those of calls one after the other: a bucket (sk_link.burst) is taken for
- * empty.  How full it is depends on the calls before.  Few rounds that send more bytes win some
- * rounds' latency where it is full, and lose the time of these bytes where it is not, which is
- * more. */
+ * Prices compared are those of calls one after the other, which find a bucket (sk_link.burst) as
+ * the last one left it (sk_loggp.steady); closed forms take it for empty.  How full it is depends
+ * on the calls before.  Few rounds that send more bytes win some rounds' latency where it is full,
+ * and lose the time of these bytes where it is not, which is more. */
 int sk_choose(const sk_costs *c, sk_coll_ask *ask, int hosts, sk_reduce reduce, int64_t bytes,
               double *seconds);
 /* What sk_choose() compares beside the heaps: every algorithm, and degrees of it (0: the usual

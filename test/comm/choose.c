@@ -94,11 +94,6 @@ static void one_choice(const sk_costs *c, sk_coll_ask *a, int hosts, int64_t byt
     int best = SK_NO_CHOICE, found = sk_choose(c, a, hosts, SK_SUM, bytes, &seconds);
     if (found >= 0)
         check(seconds == sk_call_price(c, found, a, hosts, bytes), "the price of the choice", 0, 1);
-    sk_costs bucket = *c;
-    sk_coll_ask again = *a;
-    bucket.between.burst = 1 << 20;
-    int full = sk_choose(&bucket, &again, hosts, SK_SUM, bytes, NULL);
-    check(full == found && again.degrees == a->degrees, "a bucket is taken for empty", full, found);
     a->degrees = 0;
     if (hosts < 2) {
         check(found == SK_BUILTIN, "one host: in the heaps", found, SK_BUILTIN);
