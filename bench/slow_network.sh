@@ -51,7 +51,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 skein=$(realpath "${SKEIN:-build/release/skein}")
-rates=50mbit,200mbit,1gbit,10gbit steps=200 timed=5 loss=2.6 seeds=2 more='' delay=0 out='' colls='' rows='' gpu=0 from='' fit='--op allreduce --algorithm direct,ring,halving_doubling --sizes @ --seconds 0.05'
+rates=50mbit,200mbit,1gbit,10gbit steps=200 timed=5 loss=2.6 seeds=2 more='' delay=0 out='' colls='' rows='' gpu=0 from='' fit='--op allreduce --algorithm direct,ring,halving_doubling --sizes @ --seconds 0.1'
 ways='dp=4;dp=4 grads=f16;dp=4 grads=int8;dp=4 grads=int4 feedback;dp=4 sync=local:4;dp=4 sync=local:16'
 ways="$ways;dp=4 sync=diloco:16;dp=4 sync=diloco:50;dp=4 sync=stream:16"
 usage() { sed -n '2,/^set -eu/{/^#/!d;s/^# \{0,1\}//;p}' "$0"; }

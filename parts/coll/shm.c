@@ -14,4 +14,5 @@ const sk_coll sk_coll_shm = {
     .build = sk_steps_direct,
     .price = sk_price_direct,
     .native = true,
+    .heaps = true,
 };

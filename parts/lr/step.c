@@ -32,6 +32,7 @@ static double rate(const sk_lr_now *n)
 /* clang-format off */
 #define MILESTONE_AT(i, before) {.name = "milestone" #i, .most = 1e15, .whole = true, \
                                  .key = "schedule_milestones", .fewer = true, \
+                                 .at_step = true, \
                                  .over = "milestone" #before}
 /* clang-format on */
 
@@ -39,13 +40,14 @@ const sk_lr sk_lr_step = {
     .name = "step",
     .doc = "multiplied by a factor at milestones or at intervals; never below optim.min_lr",
     .knobs = {{"schedule_factor", 0.1, .most = 1, .doc = "factor of a drop"},
-              {"schedule_every", 0, .most = 1e15, .whole = true,
+              {"schedule_every", 0, .most = 1e15, .whole = true, .unless = "milestone0",
                .doc = "steps between two drops; 0: a third of the training"},
               {.name = "milestone0",
                .most = 1e15,
                .key = "schedule_milestones",
                .whole = true,
                .fewer = true,
+               .at_step = true,
                .doc = "steps of the drops, up to six: 300,600; 0: at intervals"},
               MILESTONE_AT(1, 0),
               MILESTONE_AT(2, 1),

@@ -5,7 +5,11 @@
 #include "coll/choose.h"
 #include "plan/coll_timing.h"
 
-enum { SK_CHOICE_TURNS = 5 }; /* all points are timed so many times, one after the other */
+/* All points are timed so many times, one after the other; then the choice, the best and the choice
+ * again of each row. */
+enum { SK_CHOICE_TURNS = 5, SK_CHOICE_PAIRS = 9 };
+#define SK_CHOICE_NEAR \
+    1.05 /* a choice that takes no more times as long as the best is a good one */
 
 typedef struct sk_choice_times {
     const sk_coll_spec *spec;   /* [n] points of a turn */
@@ -23,10 +27,22 @@ typedef struct sk_choice_row { /* of a kind and a size */
     double predicted; /* seconds */
     double ratio;     /* chosen over best */
     double pair[2];   /* seconds of the two that the ratio is of */
+    double noise;     /* of the ratio: by so much it may be off without a cause */
 } sk_choice_row;
 
-/* The turn of the median ratio of chosen and best, of SK_CHOICE_TURNS: its times are the pair. */
-void sk_choice_pair(sk_choice_row *r, double (*turn)[2]);
+/* What a call of the kind asks an algorithm for, among ranks 0 to n - 1. */
+sk_coll_ask sk_choice_ask(sk_arena *a, sk_coll_kind kind, int n, const int *host_of,
+                          bool any_order);
+/* Do two points send the same to the same?  Such lists have different names only. */
+bool sk_choice_same(const sk_coll_ask *ask, const sk_coll_spec *x, const sk_coll_spec *y);
+
+/* turn[i]: seconds of the choice, of the best, of the choice again.  The ratio is the median of the
+ * turns, the choice being the mean of its two times; the pair is of that turn.  Noise is twice the
+ * median difference between the two times of the choice: ratios of two such times are off by less
+ * in about five of six turns, and their median by less than that. */
+void sk_choice_pair(sk_choice_row *r, double (*turn)[3]);
+/* Is the choice slower than the best by more than 5 % and than noise? */
+bool sk_choice_missed(const sk_choice_row *r);
 
 /* Rows whose ratio is that of the times.  The best of many noisy times is one that had luck, so
  * that the two should be timed once more. */

@@ -19,7 +19,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_SIZES = 64, MAX_OPS = 2 * SK_N_COLLS };
+enum { MAX_SIZES = 64, MAX_OPS = 2 * SK_N_COLLS, FIT_TURNS = 5 };
 static const double calibrate_seconds = 20, meet_seconds = 60;
 
 typedef struct asked {
@@ -144,12 +144,11 @@ static sk_status read_seconds(const char *text, double *seconds)
 
 /* --- algorithms --- */
 
-/* Can these ranks do it?  shm needs one host, other native ones the library that started us. */
+/* Can these ranks do it?  Heaps need one host, other native ones the library that started us. */
 static bool fits(const asked *q, const sk_coll *c, sk_coll_kind kind)
 {
     sk_coll_ask ask = {.kind = kind, .n = q->n_ranks};
-    bool shm = !strcmp(c->name, "shm");
-    if (shm ? q->boot.n_hosts > 1 : c->native && !q->boot.wire) return false;
+    if (c->heaps ? q->boot.n_hosts > 1 : c->native && !q->boot.wire) return false;
     return sk_coll_can(c, &ask);
 }
 
@@ -165,9 +164,8 @@ static int list_names(sk_arena *a, const asked *q, int kind, const char *const *
     return n;
 }
 
-static void add_points(sk_arena *a, asked *q, sk_coll_kind kind, const sk_coll *c)
+static void add_points(sk_arena *a, asked *q, sk_coll_kind kind, const sk_coll *c, uint64_t degrees)
 {
-    bool shm = !strcmp(c->name, "shm");
     for (int i = 0; i < q->n_sizes; i++) {
         sk_coll_spec *s = sk_push(a, &q->points);
         *s = (sk_coll_spec){.kind = kind,
@@ -175,7 +173,8 @@ static void add_points(sk_arena *a, asked *q, sk_coll_kind kind, const sk_coll *
                             .type = SK_F32,
                             .bytes = q->sizes[i],
                             .n_ranks = q->n_ranks,
-                            .algorithm = shm ? SK_BUILTIN : sk_coll_find(c->name),
+                            .algorithm = c->heaps ? SK_BUILTIN : sk_coll_find(c->name),
+                            .degrees = degrees,
                             .in_place = kind == SK_ALLREDUCE || kind == SK_BROADCAST,
                             .fresh = q->fresh,
                             .starts = q->fit != NULL && i == 0,
@@ -200,7 +199,7 @@ static void add_fitted(sk_arena *a, asked *q, sk_coll_kind kind)
             sk_coll_cost c = sk_coll_price(sk_coll_parts[j], &ask);
             again = c.rounds == mine.rounds && c.sent == mine.sent && c.summed == mine.summed;
         }
-        if (!again) add_points(a, q, kind, sk_coll_parts[i]);
+        if (!again) add_points(a, q, kind, sk_coll_parts[i], 0);
     }
 }
 
@@ -220,56 +219,52 @@ static sk_status add_named(sk_arena *a, asked *q, sk_coll_kind kind, const char 
                        name, sk_coll_names[kind], q->n_ranks,
                        q->boot.n_hosts > 1 ? "several hosts" : "one host", names_of(a, names, n));
     }
-    add_points(a, q, kind, sk_coll_parts[at]);
+    add_points(a, q, kind, sk_coll_parts[at], 0);
     return SK_OK;
 }
 
-/* Do two algorithms send the same to the same?  Such lists have different names only. */
-static bool same_lists(const asked *q, sk_coll_kind kind, const sk_coll *x, const sk_coll *y)
+/* --- what --choice times: no list twice, and none that is for other sums --- */
+
+typedef struct choosing {
+    sk_arena *arena;
+    asked *q;
+    sk_coll_ask ask;
+    int first; /* point of the kind */
+} choosing;
+
+static void add_once(void *ctx, int algorithm, uint64_t degrees)
 {
-    sk_coll_ask ask = {.kind = kind, .n = q->n_ranks};
-    bool same = x->build && y->build && !x->native && !y->native && x->adasum == y->adasum &&
-                x->packs == y->packs && x->order == y->order;
-    for (ask.me = 0; ask.me < ask.n && same; ask.me++) {
-        sk_arena tmp = {0};
-        sk_steps l, m;
-        sk_steps_build(x, &ask, &tmp, &l);
-        sk_steps_build(y, &ask, &tmp, &m);
-        same = l.list.n == m.list.n && l.cells == m.cells;
-        for (int i = 0; i < l.list.n && same; i++) {
-            const sk_step *s = &l.list.v[i], *t = &m.list.v[i];
-            same = s->act == t->act && s->round == t->round && s->peer == t->peer && s->n == t->n &&
-                   s->chunk == t->chunk;
-        }
-        sk_arena_end(&tmp);
-    }
-    return same;
+    choosing *k = ctx;
+    const sk_coll *c = sk_coll_parts[algorithm];
+    const sk_coll_spec s = {.algorithm = c->heaps ? SK_BUILTIN : algorithm, .degrees = degrees};
+    if (c->packs || c->adasum) return;
+    for (int i = k->first; i < k->q->points.n; i++)
+        if (sk_choice_same(&k->ask, &k->q->points.v[i], &s)) return;
+    add_points(k->arena, k->q, k->ask.kind, c, degrees);
 }
 
-/* What --choice times: no algorithm twice, and none that is for other sums. */
-static bool in_choice(const asked *q, sk_coll_kind kind, int at)
+static void add_choice(sk_arena *a, asked *q, sk_coll_kind kind)
 {
-    const sk_coll *c = sk_coll_parts[at];
-    if (c->packs || c->adasum) return false;
-    for (int i = 0; i < at; i++)
-        if (fits(q, sk_coll_parts[i], kind) && same_lists(q, kind, sk_coll_parts[i], c))
-            return false;
-    return true;
+    const int *host_of = q->boot.n_hosts > 1 ? q->boot.host_of : NULL;
+    choosing k = {a, q, sk_choice_ask(a, kind, q->n_ranks, host_of, q->any_order), q->points.n};
+    for (int i = 0; sk_coll_parts[i]; i++)
+        if (fits(q, sk_coll_parts[i], kind)) add_once(&k, i, 0);
+    sk_candidates(&k.ask, host_of ? q->boot.n_hosts : 1, SK_SUM, add_once, &k);
 }
 
 static sk_status make_points(sk_arena *a, asked *q)
 {
     for (int k = 0; k < q->n_kinds; k++) {
-        if (!q->algorithms) {
-            add_fitted(a, q, q->kinds[k]);
+        if (!q->algorithms || q->choice) {
+            if (q->choice) add_choice(a, q, q->kinds[k]);
+            else add_fitted(a, q, q->kinds[k]);
             continue;
         }
         char *list = sk_strdup(a, q->algorithms);
         if (!strcmp(list, "all")) {
             for (int i = 0; sk_coll_parts[i]; i++)
-                if (fits(q, sk_coll_parts[i], q->kinds[k]) &&
-                    (!q->choice || in_choice(q, q->kinds[k], i)))
-                    add_points(a, q, q->kinds[k], sk_coll_parts[i]);
+                if (fits(q, sk_coll_parts[i], q->kinds[k]))
+                    add_points(a, q, q->kinds[k], sk_coll_parts[i], 0);
             continue;
         }
         for (char *word; (word = next_word(&list));) SK_TRY(add_named(a, q, q->kinds[k], word));
@@ -356,36 +351,45 @@ static sk_status time_and_show(sk_arena *a, asked *q, const char *format)
     return SK_OK;
 }
 
-/* The choice and the best of each row once more, one after the other: the median of their ratios
- * is not that of a best which was lucky. */
+/* The choice, the best and the choice again of each row, one after the other: the median of their
+ * ratios is not that of a best which was lucky, and the two times of the choice tell noise. */
 static sk_status time_pairs(sk_arena *a, asked *q, const sk_choice_times *t, sk_choice_row *rows,
                             int n)
 {
-    double took[SK_CHOICE_TURNS][2];
-    int pairs = 0, at = 0;
+    double took[SK_CHOICE_PAIRS][3];
     q->points.n = 0;
     q->points.v = NULL;
     q->points.cap = 0;
-    for (int i = 0; i < n; i++) pairs += rows[i].chosen != rows[i].best;
-    for (int turn = 0; turn < SK_CHOICE_TURNS; turn++)
-        for (int i = 0; i < n; i++) {
-            if (rows[i].chosen == rows[i].best) continue;
-            *(sk_coll_spec *)sk_push(a, &q->points) = t->spec[rows[i].chosen];
-            *(sk_coll_spec *)sk_push(a, &q->points) = t->spec[rows[i].best];
-        }
-    if (!pairs) return SK_OK;
+    for (int turn = 0; turn < SK_CHOICE_PAIRS; turn++)
+        for (int i = 0; i < n; i++)
+            for (int k = 0; k < 3 && rows[i].chosen != rows[i].best; k++)
+                *(sk_coll_spec *)sk_push(a, &q->points) =
+                    t->spec[k % 2 ? rows[i].best : rows[i].chosen];
+    if (!q->points.n) return SK_OK;
     sk_coll_timing *times = sk_many(a, sk_coll_timing, q->points.n);
     SK_TRY(time_points(a, q, times));
-    for (int i = 0; i < n; i++) {
+    int pairs = q->points.n / (3 * SK_CHOICE_PAIRS);
+    for (int i = 0, at = 0; i < n; i++) {
         if (rows[i].chosen == rows[i].best) continue;
-        for (int turn = 0; turn < SK_CHOICE_TURNS; turn++) {
-            const sk_coll_timing *two = &times[2 * (turn * pairs + at)];
-            for (int k = 0; k < 2; k++) took[turn][k] = two[k].median;
-        }
+        for (int turn = 0; turn < SK_CHOICE_PAIRS; turn++)
+            for (int k = 0; k < 3; k++) took[turn][k] = times[3 * (turn * pairs + at) + k].median;
         sk_choice_pair(&rows[i], took);
         at++;
     }
     return SK_OK;
+}
+
+/* All points again and again, one turn after the other: what slows a machine down for a while then
+ * slows all of them.  A point has as long as ever. */
+static void repeat(sk_arena *a, asked *q, int turns)
+{
+    int n = q->points.n;
+    for (int i = 0; i < n; i++)
+        q->points.v[i].seconds = (q->seconds > 0 ? q->seconds : 0.2) / turns;
+    for (int i = n; i < turns * n; i++) {
+        sk_coll_spec s = q->points.v[i - n];
+        *(sk_coll_spec *)sk_push(a, &q->points) = s;
+    }
 }
 
 static sk_status show_choice(sk_arena *a, asked *q, const char *format)
@@ -395,12 +399,7 @@ static sk_status show_choice(sk_arena *a, asked *q, const char *format)
     sk_coll_timing *times = sk_many(a, sk_coll_timing, all);
     sk_choice_times t = {
         .time = times, .n = n, .costs = &q->machine.costs, .any_order = q->any_order};
-    for (int i = 0; i < n; i++) /* a point has as long as ever, in turns */
-        q->points.v[i].seconds = (q->seconds > 0 ? q->seconds : 0.2) / SK_CHOICE_TURNS;
-    for (int i = n; i < all; i++) {
-        sk_coll_spec s = q->points.v[i - n];
-        *(sk_coll_spec *)sk_push(a, &q->points) = s;
-    }
+    repeat(a, q, SK_CHOICE_TURNS);
     t.spec = q->points.v;
     if (q->boot.n_hosts > 1) t.host_of = q->boot.host_of;
     SK_TRY(time_points(a, q, times));
@@ -436,13 +435,30 @@ static sk_status can_fit(const asked *q)
         b->n_ranks, b->n_hosts);
 }
 
+/* Of each point the median of its turns, in times[0] to times[n - 1]. */
+static void take_medians(sk_coll_timing *times, int n)
+{
+    for (int i = 0; i < n; i++) {
+        double took[FIT_TURNS], start[FIT_TURNS];
+        for (int k = 0; k < FIT_TURNS; k++) {
+            took[k] = times[k * n + i].median;
+            start[k] = times[k * n + i].start;
+        }
+        times[i].median = sk_choice_median(took, FIT_TURNS);
+        times[i].start = sk_choice_median(start, FIT_TURNS);
+    }
+}
+
 static sk_status show_fit(sk_arena *a, asked *q, const char *format)
 {
-    sk_coll_timing *times = sk_many(a, sk_coll_timing, q->points.n);
-    sk_fit_times t = {q->points.v, times, q->points.n, q->boot.n_hosts > 1};
+    int n = q->points.n;
+    sk_coll_timing *times = sk_many(a, sk_coll_timing, FIT_TURNS * n);
     SK_TRY(can_fit(q));
+    repeat(a, q, FIT_TURNS);
     SK_TRY(time_points(a, q, times));
+    take_medians(times, n);
     if (q->boot.rank) return SK_OK;
+    sk_fit_times t = {q->points.v, times, n, q->boot.n_hosts > 1};
     SK_TRY(sk_fit_show(a, &t, format, &q->machine));
     return sk_machine_write(a, q->fit, &q->machine);
 }
@@ -561,6 +577,8 @@ sk_status sk_bench_coll(sk_arena *a, int argc, char **argv)
     SK_TRY(read_points(a, q, ops, sizes, ranks));
     SK_TRY(sk_machine_default(a, cluster, &q->machine, &warning));
     if (warning) fprintf(stderr, "skein: %s\n", warning);
+    if (q->boot.n_ranks > 1) /* rank 0's, or ranks would choose differently */
+        SK_TRY(sk_boot_bcast(&q->boot, &q->machine.costs, sizeof q->machine.costs));
     sk_status st = choice   ? show_choice(a, q, format)
                    : q->fit ? show_fit(a, q, format)
                             : time_and_show(a, q, format);

@@ -118,7 +118,8 @@ sk_status sk_fit_show(sk_arena *a, const sk_fit_times *t, const char *format, sk
         v[i] = (sk_fit_point){t->spec[i].algorithm,
                               {.kind = t->spec[i].kind, .n = t->spec[i].n_ranks},
                               t->spec[i].bytes,
-                              t->time[i].median};
+                              t->time[i].median,
+                              t->between ? m->costs.between.burst : 0};
     SK_TRY(sk_fit_alpha_beta(a, v, t->n, &f));
     SK_TRY(sk_fit_loggp(a, v, t->n, overhead(a, t), &g));
     add_rows(&out, t, v, &f, &g);

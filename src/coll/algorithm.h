@@ -142,7 +142,8 @@ typedef struct sk_coll {
     bool (*can)(const sk_coll_ask *a); /* NULL: every n */
     void (*build)(sk_steps *s);        /* of member s->ask.me; NULL: native */
     sk_coll_cost (*price)(const sk_coll_ask *a);
-    bool native;    /* not executed: done directly in the heaps (shm), or by a library (mpi) */
+    bool native;    /* not executed: done directly in the heaps, or by a library */
+    bool heaps;     /* native, in the heaps of one host: SK_BUILTIN; one part is */
     bool no_halves; /* does not sum types of 16 bits */
     bool packs;     /* cells are index-value streams where that is shorter (sparse_stream.h) */
     bool degrees;   /* takes a degree vector: butterfly:4x2 */

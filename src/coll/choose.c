@@ -162,6 +162,14 @@ double sk_closed_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask,
     return dearest;
 }
 
+/* LogGP plays whole vectors: lists that pack are only compared by the closed form. */
+static bool played(int algorithm, const sk_coll_ask *ask)
+{
+    const sk_coll *a = sk_coll_parts[algorithm];
+    return a->price && a->build && !ask->rate && ask->n <= SK_LOGGP_MEMBERS && !a->packs &&
+           ask->fill <= 0;
+}
+
 double sk_call_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, int hosts,
                      int64_t bytes)
 {
@@ -171,9 +179,7 @@ double sk_call_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, i
     const sk_coll *a = sk_coll_parts[algorithm];
     if (!a->price || !a->build) return INFINITY;
     if (ask->rate) return sk_link_price(c, a, ask, sk_members_here(ask, hosts), bytes);
-    /* LogGP plays whole vectors: lists that pack are only compared by the closed form */
-    if (ask->n > SK_LOGGP_MEMBERS || a->packs || ask->fill > 0)
-        return sk_closed_price(c, algorithm, ask, hosts, bytes);
+    if (!played(algorithm, ask)) return sk_closed_price(c, algorithm, ask, hosts, bytes);
     sk_loggp m = sk_loggp_of(c);
     return sk_loggp_play(&m, algorithm, ask, hosts, bytes, NULL);
 }
@@ -193,22 +199,77 @@ bool sk_chosen_by_itself(const sk_coll *a, const sk_coll_ask *ask, sk_reduce red
     return order && a->price && a->build && !a->native && (!a->packs || ask->fill > 0);
 }
 
+typedef struct candidates { /* who looks at them */
+    sk_coll_ask ask;
+    sk_reduce reduce;
+    sk_candidate *visit;
+    void *ctx;
+} candidates;
+
+static void offer(candidates *k, int algorithm, uint64_t degrees)
+{
+    const sk_coll *a = sk_coll_parts[algorithm];
+    k->ask.degrees = degrees;
+    if (sk_chosen_by_itself(a, &k->ask, k->reduce) && able(a, &k->ask, k->reduce))
+        k->visit(k->ctx, algorithm, degrees);
+}
+
+/* Degrees that make n and whose sums are in the order of the tree: powers of two, and the last is
+ * what is left. */
+static void offer_degrees(candidates *k, int algorithm, uint64_t degrees, int round, int left)
+{
+    enum { ROUNDS = 3 };
+    uint64_t last = degrees | (uint64_t)left << 8 * round;
+    if (left >= 2 && left <= SK_MOST_DEGREE && (left > 2 || round)) offer(k, algorithm, last);
+    for (int d = 2; round + 1 < ROUNDS && d < left && d <= SK_MOST_DEGREE; d *= 2)
+        if (left % d == 0)
+            offer_degrees(k, algorithm, degrees | (uint64_t)d << 8 * round, round + 1, left / d);
+}
+
+static bool in_heaps(const sk_coll_ask *ask, int hosts, sk_reduce reduce)
+{
+    return hosts < 2 && !(sk_kind_sums(ask->kind) && reduce == SK_ADASUM);
+}
+
+void sk_candidates(const sk_coll_ask *ask, int hosts, sk_reduce reduce, sk_candidate *visit,
+                   void *ctx)
+{
+    candidates k = {*ask, reduce, visit, ctx};
+    bool heaps = in_heaps(ask, hosts, reduce);
+    for (int i = 0; ask->n > 1 && sk_coll_parts[i]; i++) {
+        if (heaps && !sk_coll_parts[i]->packs) continue;
+        offer(&k, i, 0);
+        if (sk_coll_parts[i]->degrees) offer_degrees(&k, i, 0, 0, ask->n);
+    }
+}
+
 typedef struct best { /* so far */
     const sk_costs *costs;
     sk_coll_ask *ask;
     int hosts, algorithm;
-    sk_reduce reduce;
     int64_t bytes;
     uint64_t degrees;
     double seconds;
 } best;
 
-static void try(best *b, int algorithm, uint64_t degrees)
+/* Of one call of many, which find a bucket as the last one left it. */
+static double steady_price(const best *b, int algorithm)
 {
-    const sk_coll *a = sk_coll_parts[algorithm];
+    sk_costs c = *b->costs;
+    if (played(algorithm, b->ask) && c.between.burst > 0) {
+        sk_loggp m = sk_loggp_of(&c);
+        m.steady = true;
+        return sk_loggp_play(&m, algorithm, b->ask, b->hosts, b->bytes, NULL);
+    }
+    c.between.burst = 0;
+    return sk_call_price(&c, algorithm, b->ask, b->hosts, b->bytes);
+}
+
+static void compare(void *ctx, int algorithm, uint64_t degrees)
+{
+    best *b = ctx;
     b->ask->degrees = degrees;
-    if (!sk_chosen_by_itself(a, b->ask, b->reduce) || !able(a, b->ask, b->reduce)) return;
-    double price = sk_call_price(b->costs, algorithm, b->ask, b->hosts, b->bytes);
+    double price = steady_price(b, algorithm);
     bool simpler = price == b->seconds && b->degrees && !degrees;
     if (price >= b->seconds && !simpler) return;
     b->seconds = price;
@@ -216,46 +277,38 @@ static void try(best *b, int algorithm, uint64_t degrees)
     b->degrees = degrees;
 }
 
-/* Degrees that make n and whose sums are in the order of the tree: powers of two, and the last is
- * what is left. */
-static void try_degrees(best *b, int algorithm, uint64_t degrees, int round, int left)
-{
-    enum { ROUNDS = 3 };
-    uint64_t last = degrees | (uint64_t)left << 8 * round;
-    if (left >= 2 && left <= SK_MOST_DEGREE && (left > 2 || round)) try(b, algorithm, last);
-    for (int d = 2; round + 1 < ROUNDS && d < left && d <= SK_MOST_DEGREE; d *= 2)
-        if (left % d == 0)
-            try_degrees(b, algorithm, degrees | (uint64_t)d << 8 * round, round + 1, left / d);
-}
-
 int sk_choose(const sk_costs *c, sk_coll_ask *ask, int hosts, sk_reduce reduce, int64_t bytes,
               double *seconds)
 {
-    best b = {c, ask, hosts, SK_NO_CHOICE, reduce, bytes, 0, INFINITY};
-    bool heaps = hosts < 2 && !(sk_kind_sums(ask->kind) && reduce == SK_ADASUM);
-    if (ask->n < 2 || heaps) {
+    best b = {c, ask, hosts, SK_NO_CHOICE, bytes, 0, INFINITY};
+    if (ask->n < 2 || in_heaps(ask, hosts, reduce)) {
         b.algorithm = SK_BUILTIN;
         b.seconds = sk_shm_price(c, ask->kind, ask->n, bytes);
     }
-    for (int i = 0; ask->n > 1 && sk_coll_parts[i]; i++) {
-        if (heaps && !sk_coll_parts[i]->packs) continue;
-        try(&b, i, 0);
-        if (sk_coll_parts[i]->degrees) try_degrees(&b, i, 0, 0, ask->n);
-    }
+    sk_candidates(ask, hosts, reduce, compare, &b);
     ask->degrees = b.degrees;
     if (seconds) *seconds = b.seconds;
     return b.algorithm;
 }
 
+/* The part that stands for SK_BUILTIN. */
+static const sk_coll *heaps_part(void)
+{
+    int i = 0;
+    while (sk_coll_parts[i] && !sk_coll_parts[i]->heaps) i++;
+    sk_assert(sk_coll_parts[i]);
+    return sk_coll_parts[i];
+}
+
 const char *sk_algorithm_name(int algorithm)
 {
-    return algorithm >= 0 ? sk_coll_parts[algorithm]->name : "shm";
+    return (algorithm >= 0 ? sk_coll_parts[algorithm] : heaps_part())->name;
 }
 
 static const char *those_able(sk_arena *a, const sk_coll_ask *ask, int hosts, sk_reduce reduce)
 {
     sk_out o = {.arena = a};
-    if (hosts < 2 && reduce != SK_ADASUM) sk_out_add(&o, "shm");
+    if (hosts < 2 && reduce != SK_ADASUM) sk_out_add(&o, "%s", heaps_part()->name);
     for (int i = 0; sk_coll_parts[i]; i++)
         if (!sk_coll_parts[i]->native && able(sk_coll_parts[i], ask, reduce))
             sk_out_add(&o, "%s%s", o.n ? ", " : "", sk_coll_parts[i]->name);
@@ -317,8 +370,7 @@ sk_status sk_choose_call(const sk_costs *c, int pin, sk_coll_ask *ask, int hosts
     if (pin == SK_PIN_NONE) {
         *algorithm = sk_choose(c ? c : &sk_costs_preset, ask, hosts, reduce, bytes, NULL);
         fits = *algorithm != SK_NO_CHOICE;
-    } else if (pin == SK_BUILTIN)
-        fits = hosts < 2 && !(sk_kind_sums(ask->kind) && reduce == SK_ADASUM);
+    } else if (pin == SK_BUILTIN) fits = in_heaps(ask, hosts, reduce);
     else {
         *algorithm = pin - 1;
         fits = able(sk_coll_parts[*algorithm], ask, reduce);
@@ -331,23 +383,31 @@ sk_status sk_choose_wired(const sk_coll *c, bool wire)
     if (!c->native || c->build || wire) return SK_OK;
     return sk_fail(SK_ECONF,
                    "comm.algorithm: %s goes through the wire of a library that connects hosts, and "
-                   "all ranks are on one host; leave it out, or take shm",
-                   c->name);
+                   "all ranks are on one host; leave it out, or take %s",
+                   c->name, heaps_part()->name);
+}
+
+/* Names of the parts that take degrees, with commas. */
+static const char *with_degrees(char *to, size_t size)
+{
+    size_t n = 0;
+    for (int i = 0; sk_coll_parts[i] && n < size; i++)
+        if (sk_coll_parts[i]->degrees)
+            n += (size_t)snprintf(to + n, size - n, "%s%s", n ? ", " : "", sk_coll_parts[i]->name);
+    return to;
 }
 
 /* "butterfly:4x2" */
 static sk_status find_degrees(const char *key, const char *name, const char *colon, int *pin,
                               uint64_t *degrees)
 {
-    char text[64];
+    char text[64], those[256] = "";
     snprintf(text, sizeof text, "%.*s", (int)(colon - name), name);
     SK_TRY(sk_pin_find(key, text, pin, degrees));
     const sk_coll *a = *pin > 0 ? sk_coll_parts[*pin - 1] : NULL;
     if (!a || !a->degrees)
-        return sk_fail(SK_EUSAGE,
-                       "%s '%.60s': %s takes no degrees; those that do are butterfly, sparse and "
-                       "others that skein list coll shows with (:4x2)",
-                       key, name, text);
+        return sk_fail(SK_EUSAGE, "%s '%.60s': %s takes no degrees; those that do: %s", key, name,
+                       text, with_degrees(those, sizeof those));
     if (sk_degrees_read(colon + 1, degrees)) return SK_OK;
     return sk_fail(SK_EUSAGE,
                    "%s '%.60s': up to %d degrees of 2 to %d with an x between them are needed, "
@@ -363,7 +423,7 @@ sk_status sk_pin_find(const char *key, const char *name, int *pin, uint64_t *deg
     *degrees = 0;
     if (colon) return find_degrees(key, name, colon, pin, degrees);
     if (!*name || !strcmp(name, "auto")) return SK_OK;
-    *pin = !strcmp(name, "shm") ? SK_BUILTIN : at + 1;
+    *pin = at >= 0 && sk_coll_parts[at]->heaps ? SK_BUILTIN : at + 1;
     if (*pin != SK_PIN_NONE) return SK_OK;
     while (n < 128 && sk_coll_parts[n - 1]) names[n] = sk_coll_parts[n - 1]->name, n++;
     const char *near = sk_nearest(name, names, n);

@@ -110,10 +110,21 @@ int sk_members_here(const sk_coll_ask *ask, int hosts);
  * depend on the ask's degrees. */
 bool sk_chosen_by_itself(const sk_coll *a, const sk_coll_ask *ask, sk_reduce reduce);
 /* An index in sk_coll_parts, SK_BUILTIN or SK_NO_CHOICE; the degrees that it takes are written into
- * the ask.  seconds may be NULL. */
+ * the ask.  seconds may be NULL.
+ *
+ * Prices compared are those of calls one after the other, which find a bucket (sk_link.burst) as
+ * the last one left it (sk_loggp.steady); closed forms take it for empty.  How full it is depends
+ * on the calls before.  Few rounds that send more bytes win some rounds' latency where it is full,
+ * and lose the time of these bytes where it is not, which is more. */
 int sk_choose(const sk_costs *c, sk_coll_ask *ask, int hosts, sk_reduce reduce, int64_t bytes,
               double *seconds);
-/* The same with a pin, whose degrees are the ask's, and with an error where there is no choice. */
+/* What sk_choose() compares beside the heaps: every algorithm, and degrees of it (0: the usual
+ * ones), that may be chosen by itself. */
+typedef void sk_candidate(void *ctx, int algorithm, uint64_t degrees);
+void sk_candidates(const sk_coll_ask *ask, int hosts, sk_reduce reduce, sk_candidate *visit,
+                   void *ctx);
+/* sk_choose() with a pin, whose degrees are the ask's, and with an error where there is no choice.
+ */
 sk_status sk_choose_call(const sk_costs *c, int pin, sk_coll_ask *ask, int hosts, sk_reduce reduce,
                          int64_t bytes, int *algorithm);
 
@@ -122,7 +133,7 @@ sk_status sk_choose_wired(const sk_coll *c, bool wire);
 /* "" and "auto": SK_PIN_NONE; "butterfly:4x2" has degrees.  key: what the caller named it in, for
  * the error */
 sk_status sk_pin_find(const char *key, const char *name, int *pin, uint64_t *degrees);
-const char *sk_algorithm_name(int algorithm); /* SK_BUILTIN: "shm" */
+const char *sk_algorithm_name(int algorithm); /* SK_BUILTIN: the part of the heaps */
 
 /* On how many hosts these ranks sit; host_of NULL: one. */
 int sk_hosts_count(const int *ranks, int n, const int *host_of);

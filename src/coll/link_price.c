@@ -6,8 +6,10 @@
  *     sum over rounds (alpha + largest of (bytes on a link / its rate))
  *         + messages each + summed S gamma
  *
- * with the messages of the member that has most. */
+ * with the messages of the member that has most.  Streams are as long as what is known of their
+ * rows says (coll/stream_terms.h). */
 #include "coll/link_price.h"
+#include "coll/stream_terms.h"
 
 #include <math.h>
 
@@ -36,21 +38,19 @@ static double seconds_on(const walk *w, int from, int to)
     return l->alpha + w->carried[to] * (rate > 0 ? 1 / rate : l->beta);
 }
 
-static void count_member(walk *w, sk_arena *a, const sk_coll *how, int me)
+/* terms: the contributions in what each step sends; NULL: cells are dense. */
+static void count_member(walk *w, sk_arena *a, const sk_steps *s, int me, const int *terms)
 {
-    sk_coll_ask ask = *w->ask;
-    sk_steps s;
     double messages = 0;
-    ask.me = me;
-    sk_steps_build(how, &ask, a, &s);
-    for (int i = 0; i < ask.n; i++) w->carried[i] = 0;
-    for (int i = 0, round = -1; i < s.list.n; i++) {
-        const sk_step *t = &s.list.v[i];
+    int n = w->ask->n;
+    for (int i = 0; i < n; i++) w->carried[i] = 0;
+    for (int i = 0, round = -1; i < s->list.n; i++) {
+        const sk_step *t = &s->list.v[i];
         if (t->act != SK_STEP_SEND) continue;
-        for (int j = 0; j < ask.n && t->round != round; j++) w->carried[j] = 0;
+        for (int j = 0; j < n && t->round != round; j++) w->carried[j] = 0;
         round = t->round;
         while (w->rounds.n <= round) *sk_push(a, &w->rounds) = 0;
-        w->carried[t->peer] += t->n * w->unit;
+        w->carried[t->peer] += t->n * w->unit * (terms ? sk_stream_share(w->ask, terms[i]) : 1);
         w->rounds.v[round] = fmax(w->rounds.v[round], seconds_on(w, me, t->peer));
         messages += link_of(w, me, t->peer)->each;
     }
@@ -61,13 +61,18 @@ double sk_link_price(const sk_costs *c, const sk_coll *how, const sk_coll_ask *a
                      int64_t bytes)
 {
     sk_arena tmp = {0};
-    sk_steps first;
-    sk_coll_ask one = *ask;
-    one.me = 0;
-    sk_steps_build(how, &one, &tmp, &first);
-    walk w = {.c = c, .ask = ask, .here = here, .unit = (double)bytes / first.cells};
-    w.carried = sk_many(&tmp, double, ask->n);
-    for (int me = 0; me < ask->n; me++) count_member(&w, &tmp, how, me);
+    int n = ask->n;
+    sk_steps *lists = sk_many(&tmp, sk_steps, n);
+    int **terms = how->packs && ask->fill > 0 ? sk_many(&tmp, int *, n) : NULL;
+    for (int me = 0; me < n; me++) {
+        sk_coll_ask one = *ask;
+        one.me = me;
+        sk_steps_build(how, &one, &tmp, &lists[me]);
+    }
+    if (terms) sk_stream_terms(&tmp, lists, n, terms);
+    walk w = {.c = c, .ask = ask, .here = here, .unit = (double)bytes / lists[0].cells};
+    w.carried = sk_many(&tmp, double, n);
+    for (int me = 0; me < n; me++) count_member(&w, &tmp, &lists[me], me, terms ? terms[me] : NULL);
     double sum = w.messages + how->price(ask).summed * (double)bytes * c->gamma;
     for (int i = 0; i < w.rounds.n; i++) sum += w.rounds.v[i];
     sk_arena_end(&tmp);

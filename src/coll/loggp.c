@@ -212,7 +212,18 @@ static bool close_round(game *g, int me)
 
 /* --- a call --- */
 
-static void seat(game *g, const sk_coll *how, const sk_coll_ask *ask)
+/* The same steps once more, in rounds behind those of the list. */
+static void double_list(sk_steps *s)
+{
+    int n = s->list.n, last = n ? s->list.v[n - 1].round : 0;
+    for (int i = 0; i < n; i++) {
+        sk_step again = s->list.v[i];
+        again.round += last + 1;
+        *(sk_step *)sk_push(s->arena, &s->list) = again;
+    }
+}
+
+static void seat(game *g, const sk_coll *how, const sk_coll_ask *ask, int calls)
 {
     g->v = sk_many(g->arena, player, g->n);
     g->mail = sk_many(g->arena, mail, (int64_t)g->n * g->n);
@@ -220,7 +231,8 @@ static void seat(game *g, const sk_coll *how, const sk_coll_ask *ask)
         sk_coll_ask one = *ask;
         one.me = i;
         sk_steps_build(how, &one, g->arena, &g->v[i].list);
-        g->v[i].out_tokens = g->v[i].in_tokens = g->m->burst;
+        if (calls > 1) double_list(&g->v[i].list);
+        g->v[i].out_tokens = g->v[i].in_tokens = g->m->steady ? 0 : g->m->burst;
         open_round(&g->v[i]);
     }
 }
@@ -277,6 +289,28 @@ sk_loggp sk_loggp_of(const sk_costs *c)
     return m;
 }
 
+/* One call, or two one after the other. */
+static moment play_calls(const sk_loggp *m, const sk_coll *how, const sk_coll_ask *ask, int here,
+                         double bytes, int calls)
+{
+    sk_arena tmp = {0};
+    game g = {.m = m, .arena = &tmp, .n = ask->n, .here = here, .bytes = bytes};
+    seat(&g, how, ask, calls);
+    moment end = play(&g);
+    sk_arena_end(&tmp);
+    return end;
+}
+
+/* a becomes what it is more than b. */
+static void subtract(moment *a, const moment *b)
+{
+    a->at -= b->at;
+    for (int i = 0; i < SK_LOGGP_N; i++) {
+        a->made_of.inside[i] -= b->made_of.inside[i];
+        a->made_of.between[i] -= b->made_of.between[i];
+    }
+}
+
 double sk_loggp_play(const sk_loggp *m, int algorithm, const sk_coll_ask *ask, int hosts,
                      int64_t bytes, sk_loggp *path)
 {
@@ -284,12 +318,10 @@ double sk_loggp_play(const sk_loggp *m, int algorithm, const sk_coll_ask *ask, i
     if (path) *path = (sk_loggp){0};
     if (ask->n < 2) return 0;
     if (!how || !how->build || ask->n > SK_LOGGP_MEMBERS) return INFINITY;
-    sk_arena tmp = {0};
     int here = sk_members_here(ask, hosts);
-    game g = {.m = m, .arena = &tmp, .n = ask->n, .here = here, .bytes = (double)bytes};
-    seat(&g, how, ask);
-    moment end = play(&g);
-    sk_arena_end(&tmp);
+    bool twice = m->steady && m->burst > 0;
+    moment one = play_calls(m, how, ask, here, (double)bytes, 1), end = one;
+    if (twice) end = play_calls(m, how, ask, here, (double)bytes, 2), subtract(&end, &one);
     if (path) *path = end.made_of;
     return end.at;
 }

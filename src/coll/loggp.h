@@ -15,6 +15,9 @@
  *
  * A link between hosts may have a bucket of tokens (burst): so many bytes of a call it carries in
  * no time, as it was idle before, and what it could have carried while it is idle within the call.
+ * Of many calls one after the other (steady) each finds what the call before left: what its bytes
+ * take or what its latencies do, whichever is more, since a link that waits for latencies gathers
+ * tokens.  That is a call played twice, less a call played once, both from an empty bucket.
  *
  * The counts on the longest way tell which number makes how much of the time: it is their product
  * with the machine's numbers, exactly, so numbers can be fitted to measured times
@@ -38,6 +41,7 @@ typedef enum sk_loggp_number {
 typedef struct sk_loggp { /* of links inside a host, and between two */
     double inside[SK_LOGGP_N], between[SK_LOGGP_N];
     double burst; /* bytes; of links between hosts */
+    bool steady;  /* calls like this one after the other: the bucket has what the last one left */
 } sk_loggp;
 
 /* Of the numbers that closed forms are made of: L is alpha, o is `each`, G is beta. */

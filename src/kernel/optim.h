@@ -123,6 +123,9 @@ typedef struct sk_knob {
     const char *words;  /* NULL, or: the value is one of these, the first is 0 */
     const char *over;   /* NULL, or the knob of the part that this one may not be below */
     const char *only;   /* NULL, or "base=sgd": used only if that knob of the part has this word */
+    const char *unless; /* NULL, or: has no effect where that knob of the part is over 0 */
+    bool at_step;       /* of a schedule: the rate drops at this step; 0: at none */
+    bool longest_side;  /* of matrices: one with a longer side has no preconditioner there */
     bool base; /* words are names of optimizers: the one that is chosen has the defaults of all
                   knobs that it shares with this optimizer, by name */
     sk_knob_role role;
@@ -159,6 +162,7 @@ typedef struct sk_knob {
                                .whole = true, \
                                .doc = "updates from one Kronecker factor of a matrix to the next"}
 #define SK_MAX_SIDE(x) {.name = "max_dim", .usual = x, .most = 1e6, .whole = true, \
+                        .longest_side = true, \
                         .doc = "a longer side of a matrix has no preconditioner"}
 #define SK_ADAFACTOR \
     {.name = "decay_rate", .usual = 0.8, .most = 1, \

@@ -10,6 +10,7 @@
  * It stands at the same place for all points; the rest is laid anew for each. */
 #include "plan/coll_timing.h"
 #include "base/clock.h"
+#include "coll/choose.h"
 #include "coll/execute.h"
 #include "plan/workers.h"
 
@@ -28,7 +29,9 @@ enum {
     LINE = 64,
     PAGE = 4096
 };
-static const double default_seconds = 0.2, batch_seconds = 200e-6, timeout_s = 300;
+static const double default_seconds = 0.2, timeout_s = 300;
+static const double batch_here = 200e-6,
+                    batch_between = 5e-3; /* seconds; on one host, on several */
 
 static int by_size(const void *a, const void *b)
 {
@@ -104,13 +107,28 @@ static sk_seg shape(const sk_coll_spec *s, int64_t src, int64_t dst)
     return (sk_seg){.src = src, .dst = dst, .outer = 1, .n = n, .inner = 1};
 }
 
+/* Of the note: the same on all ranks, as the preset's numbers are. */
+static int note_algorithm(int n, const int *host_of, uint64_t *degrees)
+{
+    sk_arena tmp = {0};
+    sk_coll_ask ask;
+    int *ranks = sk_many(&tmp, int, n);
+    for (int r = 0; r < n; r++) ranks[r] = r;
+    sk_coll_ask_for(SK_ALLREDUCE, ranks, n, 0, 0, host_of, NULL, &ask);
+    int at = sk_choose(&sk_costs_preset, &ask, sk_hosts_count(ranks, n, host_of), SK_SUM,
+                       MOST * (int64_t)sizeof(double), NULL);
+    *degrees = ask.degrees;
+    sk_arena_end(&tmp);
+    return at;
+}
+
 static place arrange(const sk_coll_spec *s, const int *host_of)
 {
     place p = {.call_bytes = sizeof(sk_coll_call) + sizeof(sk_seg)};
     int64_t at = 0, n = s->n_ranks, size = (int64_t)sk_dtype_size(s->type);
     sk_coll_spec note = {.kind = SK_ALLREDUCE, .type = SK_F64, .n_ranks = s->n_ranks};
     sk_seg numbers = {.outer = 1, .n = MOST, .inner = 1}, seg = shape(s, 0, 0);
-    note.algorithm = sk_coll_find("direct");
+    note.algorithm = note_algorithm(s->n_ranks, host_of, &note.degrees);
     p.call_bytes = (p.call_bytes + LINE - 1) / LINE * LINE;
     p.note = take(&at, p.call_bytes, LINE);
     p.numbers = take(&at, MOST * (int64_t)sizeof(double), LINE);
@@ -144,6 +162,8 @@ typedef struct timer {
     char *base;
     int rank;
     int note_algorithm;
+    uint64_t note_degrees;
+    double batch_seconds;
     const int *host_of;
     const sk_coll_spec *spec; /* the point at hand, and where it lies */
     place at;
@@ -178,6 +198,7 @@ static sk_status agree(timer *t, sk_reduce reduce, double *v, int n)
                            .type = SK_F64,
                            .n_segs = 1,
                            .algorithm = t->note_algorithm,
+                           .degrees = t->note_degrees,
                            .workspace = t->at.note_workspace,
                            .workspace_bytes = t->at.note_workspace_bytes};
     note->segs[0] =
@@ -384,8 +405,8 @@ static sk_status choose_batch(timer *t, int *batch, int *samples)
     double best[2], seconds = t->spec->seconds > 0 ? t->spec->seconds : default_seconds;
     int n = roots(t->spec);
     SK_TRY(estimate(t, 1, best));
-    *batch = best[0] < batch_seconds / 2 ? (int)(batch_seconds / best[0]) + 1 : 1;
-    if (best[0] < 10 * batch_seconds) *batch = (*batch + n - 1) / n * n; /* all roots alike */
+    *batch = best[0] < t->batch_seconds / 2 ? (int)(t->batch_seconds / best[0]) + 1 : 1;
+    if (best[0] < 10 * t->batch_seconds) *batch = (*batch + n - 1) / n * n; /* all roots alike */
     if (*batch > 1) SK_TRY(estimate(t, *batch, best));
     double fit = seconds / best[1];
     *samples = fit < LEAST ? LEAST : fit > MOST ? MOST : (int)fit;
@@ -463,7 +484,8 @@ sk_status sk_time_rank(sk_heaps *h, const sk_comm_opts *ends, const sk_coll_spec
     t->rank = ends->rank;
     t->base = sk_heap_base(h, t->rank);
     t->host_of = ends->host_of;
-    t->note_algorithm = ends->wire ? sk_coll_find("direct") : -1;
+    t->batch_seconds = t->host_of ? batch_between : batch_here;
+    t->note_algorithm = note_algorithm(n_ranks, t->host_of, &t->note_degrees);
     sk_status st = sk_comm_open(h, &mine, &t->comm);
     if (!st) st = time_points(t, specs, n, out);
     sk_comm_close(t->comm);

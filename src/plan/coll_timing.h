@@ -7,7 +7,9 @@
  *     once     buffers get a known pattern, results are compared element by element, then all is
  *              zeroed (repeated sums in place stay finite), unless time depends on the numbers
  *     sample   a barrier, then a batch of calls one after the other that lasts about 200 us (one
- *              call if that is longer); its time is that of the slowest rank, divided by the calls
+ *              call if that is longer); its time is that of the slowest rank, divided by the calls.
+ *              Between hosts a batch lasts 5 ms: during a barrier of 0.1 to 0.2 ms the token bucket
+ *              of a shaped link fills, by as much as a batch of 200 us sends
  *     point    9 to 201 samples, as many as fit in `seconds`: median, 10th and 90th percentile
  *
  * START is timed apart, a few calls each after a barrier, by the time that its thread ran: waiting

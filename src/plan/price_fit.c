@@ -100,7 +100,7 @@ static void count_closed(const sk_fit_point *p, double row[N])
 
 static void count_played(const double *number, const sk_fit_point *p, double row[N])
 {
-    sk_loggp m = {.burst = 0}, path; /* calls back to back leave no tokens */
+    sk_loggp m = {.burst = p->burst, .steady = true}, path; /* calls back to back */
     memcpy(m.between, number, sizeof m.between);
     (void)sk_loggp_play(&m, p->algorithm, &p->ask, p->ask.n, p->bytes, &path);
     memcpy(row, path.between, sizeof path.between);

@@ -23,6 +23,7 @@ typedef struct sk_fit_point {
     sk_coll_ask ask;
     int64_t bytes;
     double seconds;
+    double burst; /* bytes in the bucket of a link, for LogGP; 0: there is none */
 } sk_fit_point;
 
 typedef struct sk_fit { /* of a model to points */

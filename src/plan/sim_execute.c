@@ -149,9 +149,11 @@ static double call_cost(const sk_sim *k, const sk_sim_group *c, const sk_call_pl
     seconds = INFINITY;
     if (k->m->unit || !k->m->chosen || plan->algorithm < 0)
         return sk_machine_coll(k->m, plan->kind, bytes, c->reach);
-    if (sk_coll_can(sk_coll_parts[plan->algorithm], &ask))
-        seconds = sk_call_price(&k->m->costs, plan->algorithm, &ask, c->reach.hosts, bytes);
-    else sk_choose(&k->m->costs, &ask, c->reach.hosts, plan->reduce, bytes, &seconds);
+    int how = plan->algorithm;
+    if (!sk_coll_can(sk_coll_parts[how], &ask))
+        how = sk_choose(&k->m->costs, &ask, c->reach.hosts, plan->reduce, bytes, NULL);
+    if (how != SK_NO_CHOICE)
+        seconds = sk_call_price(&k->m->costs, how, &ask, c->reach.hosts, bytes);
     return isfinite(seconds) ? seconds : sk_machine_coll(k->m, plan->kind, bytes, c->reach);
 }
 

@@ -191,11 +191,19 @@ static sk_status choose(sk_lowering *e, int call)
     return SK_OK;
 }
 
+/* On one host nothing is chosen by costs, but how unions are summed (coded_union.c). */
+static bool by_costs(const sk_lowering *e)
+{
+    for (int i = 0; i < e->p->params.n; i++)
+        if (sk_union_sums(e, &e->p->params.v[i])) return true;
+    return e->opts->host_of;
+}
+
 static uint64_t choices(const sk_lowering *e)
 {
     const sk_compile_opts *o = e->opts;
     const sk_costs *c = o->costs ? o->costs : &sk_costs_preset;
-    if (!o->host_of && !sk_pins_any(&o->pins)) return 0; /* one host: all in shared memory */
+    if (!by_costs(e) && !sk_pins_any(&o->pins)) return 0; /* one host: all in shared memory */
     uint64_t h = sk_links_hash(sk_pins_hash(1 + e->p->any_order, &o->pins), o->links);
     if (o->host_of) h = sk_hash(h, o->host_of, sizeof(int) * (size_t)e->p->n_ranks);
     for (int i = 0; sk_coll_parts[i]; i++)

@@ -405,12 +405,24 @@ static sk_status even_shares(const sk_lowering *e)
     return SK_OK;
 }
 
+/* A step that the learning rate decides is known in a training only. */
+static sk_status begin_known(const sk_lowering *e)
+{
+    const sk_layout *l = e->l;
+    int a = 0;
+    if (e->p->replicas_from >= 0) return SK_OK;
+    while (a < l->mesh.n && (!sk_layout_local(l, a) || sk_layout_local_from(l, a) >= 0)) a++;
+    sk_assert(a < l->mesh.n);
+    return sk_fail(SK_ECONF,
+                   "layout: sync=%s:H@decay needs the learning rates of a training; say a step, as "
+                   "in %s:8@2000",
+                   l->sync[a].name, l->sync[a].name);
+}
+
 static sk_status replicas_fit(const sk_lowering *e)
 {
     const sk_program *p = e->p;
-    if (p->replicas_from < 0)
-        return sk_fail(SK_ECONF, "layout: sync=postlocal:H@decay needs the learning rates of a "
-                                 "training; say a step, as in postlocal:8@2000");
+    SK_TRY(begin_known(e));
     SK_TRY(even_shares(e));
     if (e->opts->noise)
         return sk_fail(SK_ECONF,

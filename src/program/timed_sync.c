@@ -48,10 +48,7 @@ int64_t sk_timed_wire(const sk_program *p, const sk_inst *in)
     return in->act == SK_DO_COMMIT ? 2 * grads * (m - 1) / m : kept;
 }
 
-static const char *way(const sk_lowering *e)
-{
-    return sk_layout_backup(e->l) >= 0 ? "backup" : "ssp";
-}
+static const char *way(const sk_lowering *e) { return e->l->sync[sk_timed_axis(e->l)].name; }
 
 static sk_status one_host(const sk_lowering *e)
 {

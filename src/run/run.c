@@ -127,8 +127,11 @@ static void open_tables(sk_run *r, sk_arena *a)
 sk_status sk_run_untimed(const sk_layout *l)
 {
     if (!sk_layout_timed(l)) return SK_OK;
-    return sk_fail(SK_ECONF, "layout: sync=backup and sync=ssp are for skein train, which records "
-                             "what time decides; leave sync out");
+    return sk_fail(
+        SK_ECONF,
+        "layout: sync=%s is for skein train, which records what time decides; leave sync "
+        "out",
+        l->sync[sk_timed_axis(l)].name);
 }
 
 sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_run_opts *o,

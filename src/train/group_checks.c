@@ -200,7 +200,15 @@ static int64_t longest_side(const sk_graph *g, const sk_tensor *t)
     return rows > cols ? rows : cols;
 }
 
-/* Matrices with a side above max_dim: no preconditioner there. */
+/* The knob above which a side of a matrix has no preconditioner; -1: there is none. */
+static int side_knob(const sk_optim *o)
+{
+    int i = 0;
+    while (o->knobs[i].name && !o->knobs[i].longest_side) i++;
+    return o->matrix && o->knobs[i].name ? i : -1;
+}
+
+/* Matrices with a side above that knob. */
 static void say_long(sk_out *o, const sk_setup *s)
 {
     const sk_job *job = s->job;
@@ -211,15 +219,16 @@ static void say_long(sk_out *o, const sk_setup *s)
         int group =
             t->role == SK_PARAM ? sk_param_group_of(&s->graph, t, job->group, job->n_groups) : 0;
         const sk_param_group *g = group ? &job->group[group - 1] : NULL;
-        int most = g && g->optim->matrix ? sk_optim_knob(g->optim, "max_dim") : -1;
+        int most = g ? side_knob(g->optim) : -1;
         if (most < 0 || (double)longest_side(&s->graph, t) <= g->knob[most]) continue;
         if (!n++) first = t, of = group;
     }
     if (!n) return;
     const sk_param_group *g = &job->group[of - 1];
-    sk_out_add(o, "%sa side of '%s' is %lld long, above max_dim=%g", o->n ? "; " : "", first->name,
-               (long long)longest_side(&s->graph, first),
-               g->knob[sk_optim_knob(g->optim, "max_dim")]);
+    int knob = side_knob(g->optim);
+    sk_out_add(o, "%sa side of '%s' is %lld long, above %s=%g", o->n ? "; " : "", first->name,
+               (long long)longest_side(&s->graph, first), sk_knob_key(&g->optim->knobs[knob]),
+               g->knob[knob]);
     if (n > 1) sk_out_add(o, " (so in %d other%s)", n - 1, sk_plural(n - 1));
     sk_out_add(o, ": %s has no preconditioner for it", g->optim->name);
 }

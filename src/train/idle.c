@@ -4,6 +4,7 @@
 #include "train/lr_schedule.h"
 #include "train/relayout.h"
 
+#include <math.h>
 #include <string.h>
 
 bool sk_idle(const sk_program *p)
@@ -204,30 +205,42 @@ static void say_backward(sk_out *o, const sk_job *job, int64_t steps)
                o->n ? "\n" : "", (long long)job->backward_every, (long long)steps);
 }
 
-/* Numbers of the schedule that are steps: milestones past the end, an interval beside them. */
+static int knob_named(const sk_knob *knobs, const char *name)
+{
+    int i = 0;
+    while (knobs[i].name && strcmp(knobs[i].name, name) != 0) i++;
+    return knobs[i].name ? i : -1;
+}
+
+/* Drops of the schedule past the end. */
+static void say_late_drops(sk_out *o, const sk_job *job, const sk_lr *part, int64_t steps)
+{
+    sk_out late = {.arena = o->arena};
+    const char *key = "";
+    for (int i = 0; part->knobs[i].name; i++) {
+        if (!part->knobs[i].at_step || job->lr_knob[i] < fmax(1, (double)steps)) continue;
+        key = sk_knob_key(&part->knobs[i]);
+        sk_out_add(&late, "%s%.0f", late.n ? ", " : "", job->lr_knob[i]);
+    }
+    if (late.n)
+        sk_out_add(o, "%soptim.%s: the learning rate never drops at %s: train.steps is %lld",
+                   o->n ? "\n" : "", key, late.s, (long long)steps);
+}
+
+/* Numbers of the schedule that are past the end, or without effect beside another one. */
 static void say_schedule(sk_out *o, const sk_job *job, int64_t steps)
 {
     const sk_lr *part = sk_lr_named(job->schedule);
-    double first = 0, every = 0;
-    sk_out late = {.arena = o->arena};
-    for (int i = 0; part && part->knobs[i].name; i++) {
-        const char *key = sk_knob_key(&part->knobs[i]);
-        double x = job->lr_knob[i];
-        if (!strcmp(key, "schedule_every")) every = x;
-        if (strcmp(key, "schedule_milestones") != 0 || x <= 0) continue;
-        if (first <= 0) first = x;
-        if (x >= (double)steps) sk_out_add(&late, "%s%.0f", late.n ? ", " : "", x);
+    if (!part) return;
+    say_late_drops(o, job, part, steps);
+    for (int i = 0; part->knobs[i].name; i++) {
+        const sk_knob *k = &part->knobs[i];
+        int other = k->unless ? knob_named(part->knobs, k->unless) : -1;
+        if (other < 0 || job->lr_knob[i] <= 0 || job->lr_knob[other] <= 0) continue;
+        sk_out_add(o, "%soptim.%s is %.0f and has no effect beside optim.%s; leave one of them out",
+                   o->n ? "\n" : "", sk_knob_key(k), job->lr_knob[i],
+                   sk_knob_key(&part->knobs[other]));
     }
-    if (late.n)
-        sk_out_add(o,
-                   "%soptim.schedule_milestones: the learning rate never drops at %s: train.steps "
-                   "is %lld",
-                   o->n ? "\n" : "", late.s, (long long)steps);
-    if (first > 0 && every > 0)
-        sk_out_add(o,
-                   "%soptim.schedule_every is %.0f and has no effect: drops are at "
-                   "optim.schedule_milestones; leave one of them out",
-                   o->n ? "\n" : "", every);
 }
 
 /* A number of the schedule that is 0 and leaves the rate where it is: a decay of no length. */

@@ -85,7 +85,7 @@ grep -qE '^warning   .*optim.freeze_step is 100000 and train.steps [0-9]+: every
     optim.schedule_milestones=2,4,500 run=never >said 2>&1 || fail "$(cat said)"
 said 'warning   train.backward_every is 5 and train.steps 4: no file of train.backward is written'
 said 'warning   optim.schedule_milestones: the learning rate never drops at 4, 500: train.steps is 4'
-said 'warning   optim.schedule_every is 2 and has no effect: drops are at optim.schedule_milestones; leave one of them out'
+said 'warning   optim.schedule_every is 2 and has no effect beside optim.schedule_milestones; leave one of them out'
 # shellcheck disable=SC2086
 "$skein" train $job train.steps=4 optim.warmup=1 train.backward=kron train.backward_every=4 optim.schedule=step optim.schedule_milestones=2,3 \
     run=reached >said 2>&1 || fail "$(cat said)"

@@ -107,6 +107,36 @@ static void prices(void)
     }
 }
 
+/* Streams are priced by the union of what they have in them, not as dense vectors: with independent
+ * rows, k of which are not zero, that of m members has 1 - (1 - k)^m. */
+static double sent(const sk_coll_ask *a, int m) { return 2 * (1 - pow(1 - a->fill, m)); }
+
+static void streams(void)
+{
+    for (int n = 2; n <= 9; n++) {
+        sk_coll_ask a = ask_for(SK_ALLREDUCE, n, 5, 0, 5), full = a;
+        double bytes = 1000.0 * n, corners = n < 4 ? 2 : n < 8 ? 4 : 8;
+        int last = n == corners ? 1 : 2; /* contributions of the largest vector, round by round */
+        a.fill = 0.01;
+        a.wide = 2;
+        equal(price("sparse", &a, 1000 * n), (sent(&a, 1) + sent(&a, n)) * 1000 / 5,
+              "streams to owners, and the sum from there");
+        equal(price("sparse", &full, 1000 * n), 2.0 * 1000 / 5, "not known to be sparse");
+        double want = n == corners ? 0 : sent(&a, 1) + sent(&a, n);
+        for (int m = last, k = 1; k < corners; k *= 2, m *= 2) want += sent(&a, m < n ? m : n);
+        if (2 * (n - corners) >= corners || n == corners)
+            equal(price("sparse_doubling", &a, 1000 * n), want * bytes / 5, "streams by doubling");
+        a.fill = 1;
+        a.wide = 1;
+        equal(price("sparse", &a, 1000 * n), price("sparse", &full, 1000 * n), "full streams");
+    }
+    sk_coll_ask a = ask_for(SK_ALLREDUCE, 4, 5, 0, 5);
+    a.fill = 0.01;
+    a.wide = 2;
+    int at = sk_choose(&free_links, &a, 4, SK_SUM, 1 << 20, NULL);
+    check(at >= 0 && sk_coll_parts[at]->packs, "few rows go in streams", at, 0);
+}
+
 /* The cheapest; in the order of the tree unless any may be. */
 static void choices(void)
 {
@@ -132,6 +162,7 @@ int main(void)
 {
     files();
     prices();
+    streams();
     choices();
     sk_arena_end(&arena);
     printf("links: %d checks, %d bad\n", checks, bad);

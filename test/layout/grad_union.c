@@ -8,6 +8,7 @@
  * bad". */
 #include "lib/check.h"
 #include "lib/ranks.h"
+#include "program/class_program.h"
 
 #include <math.h>
 
@@ -111,6 +112,36 @@ static void ways(void)
                       1, "all-reduce: sparse"));
 }
 
+/* Which way is taken depends on costs, also on one host: ranks compare them, and as workspaces of
+ * lists depend on the member, no rank's program stands for others. */
+static uint64_t hash_by(const char *layout, double sum, bool *stands)
+{
+    sk_arena a = {0};
+    sk_graph g;
+    sk_program **p;
+    sk_costs costs = sk_costs_preset;
+    int n;
+    sk_trial t = trial(layout, "auto");
+    costs.shm.sum = sum;
+    t.costs = &costs;
+    check(!sk_trial_compile(&a, &t, &g, &p, &n));
+    uint64_t hash = sk_program_hash(p[0]);
+    *stands = sk_program_stands(p[0]);
+    sk_arena_end(&a);
+    return hash;
+}
+
+static void compared(void)
+{
+    const char *with = "dp=2 grads=topk:0.1 feedback union",
+               *without = "dp=2 grads=topk:0.1 feedback";
+    bool stands;
+    uint64_t one = hash_by(with, 1e-9, &stands);
+    check(!stands);
+    check(one != hash_by(with, 2e-9, &stands) && one == hash_by(with, 1e-9, &stands));
+    check(hash_by(without, 1e-9, &stands) == hash_by(without, 2e-9, &stands) && stands);
+}
+
 int main(void)
 {
     static const char *const two[] = {"all-reduce: sparse", "all-reduce: sparse_doubling",
@@ -128,6 +159,7 @@ int main(void)
     near("dp=4 grads=topk:0.1 feedback union", "auto", "all-reduce: butterfly:2x2");
     near("dp=6 grads=randk:0.2 union", "auto", "all-reduce: sparse_doubling:2x2");
     ways();
+    compared();
     printf("grad_union: %d checks, %d bad\n", checks, bad);
     return bad > 0;
 }

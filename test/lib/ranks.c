@@ -112,7 +112,8 @@ void sk_trial_options(const sk_trial *t, sk_compile_opts *o)
                            .ema = t->ema,
                            .gpu = t->gpu,
                            .pins = t->pins,
-                           .host_of = t->hosts > 1 ? host_of : NULL};
+                           .host_of = t->hosts > 1 ? host_of : NULL,
+                           .costs = t->costs};
 }
 
 /* As a job of many ranks proves its programs: with one of each class, then each against its own. */

@@ -53,9 +53,10 @@ typedef struct sk_trial {
     bool fuse;         /* there, launches are joined that can be; and copies */
     int delay_us;      /* take up to so long: both for test/layout/random.c */
     int hosts;         /* of 64 / hosts ranks each, for the compiler alone; 0, 1: one */
-    sk_pins pins;      /* comm.algorithm */
-    int poison;        /* the step, from 1 on, in which one row's weight is no number; 0: none */
-    int poison_grad;   /* then instead one element of a gradient of rank poison_grad - 1 alone: */
+    const sk_costs *costs; /* NULL: the preset */
+    sk_pins pins;          /* comm.algorithm */
+    int poison;      /* the step, from 1 on, in which one row's weight is no number; 0: none */
+    int poison_grad; /* then instead one element of a gradient of rank poison_grad - 1 alone: */
     /* sk_run_opts.before, whose ctx is the trial */
     void (*before)(void *ctx, const sk_run *r, int64_t batch, int pc);
     bool even;         /* targets have the same weight, 1 */

@@ -101,6 +101,31 @@ static void playing(void)
     burst = 0;
 }
 
+/* Calls one after the other: a link that waits for latencies gathers tokens, as many as its bucket
+ * holds, so that a call takes what its latencies or what its bytes do. */
+static void steady(void)
+{
+    const double *v = some, hop = v[SK_LOGGP_LATENCY] + 2 * v[SK_LOGGP_OVERHEAD];
+    sk_coll_ask a = ask_for(SK_ALLREDUCE, 2, 2);
+    int at = find("recursive_doubling");
+    for (int64_t bytes = 64; bytes < 1 << 20; bytes *= 2) {
+        sk_loggp m = {.burst = 1 << 20, .steady = true}, path;
+        double s = (double)bytes, once = hop + s * (v[SK_LOGGP_BYTE] + v[SK_LOGGP_SUM]), sum = 0;
+        memcpy(m.between, some, sizeof m.between);
+        double t = sk_loggp_play(&m, at, &a, 2, bytes, &path);
+        near(t, fmax(hop + s * v[SK_LOGGP_SUM], s * v[SK_LOGGP_BYTE] + v[SK_LOGGP_GAP]), 1e-9,
+             "latencies or bytes");
+        for (int i = 0; i < SK_LOGGP_N; i++) sum += path.between[i] * some[i];
+        near(sum, t, 1e-9, "counts of the second call");
+        m.burst = 1000;
+        t = sk_loggp_play(&m, at, &a, 2, bytes, NULL);
+        check(t <= once + 1e-12 && t >= once - 1000 * v[SK_LOGGP_BYTE] - 1e-12,
+              "no more than the bucket is gained", t, once);
+        m.burst = 0;
+        near(sk_loggp_play(&m, at, &a, 2, bytes, NULL), once, 1e-12, "without a bucket");
+    }
+}
+
 /* A rank that is late does not stop those that need nothing of it: a closed form that asks the
  * busiest member is never below what is played by more than its messages. */
 static void prices(void)
@@ -135,7 +160,7 @@ static int points(const double *number, bool loggp, int n, double part, sk_fit_p
     for (int i = 0; i < 6; i++) /* what only moves tells bytes from sums */
         for (int s = 0; s < 4; s++) {
             sk_coll_kind kind = i < 4 ? SK_ALLREDUCE : SK_ALLGATHER;
-            v[k] = (sk_fit_point){find(names[i % 4]), ask_for(kind, n, n), sizes[s], 1};
+            v[k] = (sk_fit_point){find(names[i % 4]), ask_for(kind, n, n), sizes[s], 1, 0};
             v[k].seconds = sk_fit_said(&f, loggp, &v[k]) * (1 + part * noise(k));
             k++;
         }
@@ -232,15 +257,24 @@ static void rows(void)
 
 /* --- choosing --- */
 
-/* The ratio that is shown is that of the times beside it. */
+/* The ratio that is shown is that of the times beside it, and a miss is above noise. */
 static void pairs(void)
 {
-    double turn[SK_CHOICE_TURNS][2] = {{6, 2}, {2, 2}, {9, 1}, {3, 2}, {1, 4}};
+    double turn[SK_CHOICE_PAIRS][3] = {{6, 2, 6}, {2, 2, 2}, {9, 1, 9}, {1, 4, 1}, {3, 2, 3},
+                                       {9, 1, 9}, {6, 2, 6}, {1, 1, 1}, {1, 4, 1}};
     sk_choice_row r = {.hosts = 1};
     sk_choice_pair(&r, turn);
     near(r.ratio, 1.5, 1e-12, "the median ratio");
     near(r.pair[0], 3, 1e-12, "the chosen of that turn");
     near(r.pair[1], 2, 1e-12, "the best of that turn");
+    near(r.noise, 0, 1e-12, "two times of the choice are alike in most turns");
+    check(sk_choice_missed(&r), "half as long again is a miss", r.ratio, 1);
+    for (int i = 0; i < SK_CHOICE_PAIRS; i++) turn[i][1] *= 2, turn[i][2] *= 2;
+    sk_choice_pair(&r, turn);
+    near(r.noise, 4.0 / 3, 1e-12, "twice the difference over the mean");
+    check(!sk_choice_missed(&r), "noise is larger", r.ratio, r.noise);
+    r = (sk_choice_row){.ratio = 1.04};
+    check(!sk_choice_missed(&r), "near enough", r.ratio, 0);
 }
 
 /* The choice against every list that it might have taken, played.  any: of any order of sums. */
@@ -302,6 +336,7 @@ static void choices(void)
 int main(void)
 {
     playing();
+    steady();
     prices();
     rows();
     recovered();
