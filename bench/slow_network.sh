@@ -31,7 +31,7 @@
 #   -d  milliseconds that a packet takes more on its way out of a host; needs netem in the kernel (0)
 #   -c  runs skein bench coll with these words at every rate, and nothing else; --cluster @ is the machine of the rate, links fitted
 #   -f  words of skein bench coll --fit instead of the usual ones, such as '--sizes 64,1Mi --seconds 0.1'; no: nothing is
-#       fitted, and a link is what the rate says.  Usually sizes go up to what a link carries in about 80 ms, and to 8 MiB
+#       fitted, and a link is what the rate says.  Usually sizes go up to what a link carries in about 80 ms, and to 8 MiB; with -c from 64 B to 256 KiB
 #   -o  a folder for runs.csv, table.md, picture.svg, and metrics.jsonl of every run; it must be new or empty
 #
 # Prints a Markdown table, means over the seeds, and behind it the CSV, a line for each run:
@@ -239,7 +239,9 @@ bench_coll() { # words
 }
 
 # Two short ones, and as long as calls of a training are: what is short does not tell a rate that processors limit.
+# For collectives alone many short ones, since one that was slow would decide between few rounds and many.
 fit_sizes() { # rate
+    [ -z "$colls" ] || { echo 64,1Ki,4Ki,16Ki,64Ki,256Ki; return; }
     awk -v b="$(bits "$1")" 'BEGIN {
         for (n = 512; n < 8192 && 2 * n * 1024 * 8 / b < 0.09; n *= 2) continue
         printf "64,256Ki,%dKi\n", n
