@@ -112,11 +112,7 @@ sk_status sk_vary_draw(const sk_vary *v, const char *path)
 {
     plot p = {.v = v, .sheet = {.arena = v->arena, .out = {.arena = v->arena}}};
     p.n_lines = v->n_rows / v->v[0].n;
-    if (p.n_lines > SK_SHEET_COLOURS)
-        return sk_fail(SK_EUSAGE,
-                       "command line: --svg draws a line for each choice of all names but the "
-                       "first, %s; %d lines are too many, at most %d can be told apart",
-                       v->v[0].name, p.n_lines, SK_SHEET_COLOURS);
+    sk_assert(p.n_lines <= SK_SHEET_COLOURS); /* sk_vary_print has refused more */
     for (int i = 0; i < v->n_rows; i++)
         if (!v->rows[i].refused) p.high = fmax(p.high, 1.05 * highest(&p, &v->rows[i]));
     sk_sheet_title(&p.sheet,

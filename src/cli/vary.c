@@ -172,6 +172,18 @@ static sk_status read(sk_vary *v, const sk_conf_rest *rest)
     return SK_OK;
 }
 
+/* Before rows are simulated for minutes. */
+static sk_status check_picture(const sk_vary *v, const char *svg)
+{
+    int lines = v->n_rows / v->v[0].n;
+    if (lines > SK_SHEET_COLOURS)
+        return sk_fail(SK_EUSAGE,
+                       "command line: --svg draws a line for each choice of all names but the "
+                       "first, %s; %d lines are too many, at most %d can be told apart",
+                       v->v[0].name, lines, SK_SHEET_COLOURS);
+    return sk_picture_place(svg);
+}
+
 sk_status sk_vary_print(sk_arena *a, int argc, char **argv, const sk_job *job,
                         const sk_machine *machine, const sk_conf_rest *rest)
 {
@@ -184,7 +196,7 @@ sk_status sk_vary_print(sk_arena *a, int argc, char **argv, const sk_job *job,
                    .job = job,
                    .machine = machine};
     SK_TRY(read(v, rest));
-    if (svg) SK_TRY(sk_picture_place(svg));
+    if (svg) SK_TRY(check_picture(v, svg));
     SK_TRY(fill(v));
     if (svg) SK_TRY(sk_vary_draw(v, svg));
     return table(v, sk_conf_option(rest, "o"));
