@@ -29,7 +29,8 @@ typedef struct reader {
     sk_arena *arena;
     const sk_setting *s;
     sk_job *job;
-    const char *text; /* of the group, for messages */
+    const char *text;   /* of the group, for messages */
+    const char *behind; /* what follows the group; NULL: nothing */
     half half[2];
     int n;
     double lr; /* as it is said; -1: not */
@@ -160,6 +161,32 @@ static sk_status no_such_number(const reader *r, const char *word)
                              r->n > 1 ? "have" : "has", own.s ? own.s : "no numbers"));
 }
 
+static bool may_be(const sk_knob *k, const char *word)
+{
+    double x;
+    return sk_read_plain(word, &x) && x >= k->least && x <= k->most;
+}
+
+/* A list without brackets was cut at its comma: what to write. */
+static sk_status cut_list(const reader *r, const sk_knob *k, const char *word, const char *value,
+                          sk_status status)
+{
+    int n = sk_knob_list(k);
+    sk_out o = {.arena = r->arena};
+    if (n == 1 || !may_be(k, value)) return status;
+    sk_out_add(&o, "%s", value);
+    const char *at = r->behind ? r->behind : "";
+    for (int i = 1; i < n; i++) {
+        at += strspn(at, " \t\n");
+        size_t bytes = strcspn(at, ", \t\n;");
+        const char *next = sk_print(r->arena, "%.*s", (int)bytes, at);
+        if (!may_be(&k[i], next)) return status;
+        sk_out_add(&o, ",%s", next);
+        at += bytes + (at[bytes] == ',');
+    }
+    return sk_fail(status, "%s; write %s=[%s]", sk_strdup(r->arena, sk_error_line()), word, o.s);
+}
+
 static sk_status read_number(reader *r, char *word)
 {
     static const sk_knob rate[2] = {
@@ -180,7 +207,8 @@ static sk_status read_number(reader *r, char *word)
         twice |= h->said[k - h->g->optim->knobs] != NULL;
         h->said[k - h->g->optim->knobs] = value;
         h->g->says_decay |= !strcmp(k->name, "decay");
-        SK_TRY(sk_conf_knob_read(r->arena, k, &s, h->g->knob + (k - h->g->optim->knobs)));
+        sk_status st = sk_conf_knob_read(r->arena, k, &s, h->g->knob + (k - h->g->optim->knobs));
+        if (st) return cut_list(r, k, word, value, st);
         known++;
         if (r->n > 1 && !sk_optim_key(r->half[!i].g->optim, word))
             snprintf(h->g->alone, sizeof h->g->alone, "%s", word);
@@ -322,6 +350,7 @@ sk_status sk_conf_groups(sk_arena *a, const sk_settings *s, sk_job *job)
         if (!*r.text) continue;
         r.n = 0;
         r.lr = -1;
+        r.behind = rest;
         SK_TRY(read_group(&r, part));
     }
     r.text = job->groups;

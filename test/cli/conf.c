@@ -406,6 +406,9 @@ static void bad_groups(void)
         {"matrix: adamw betas=[0.9, 0.99, rest: adamw", "has a [ without a ]; a list is"},
         {"matrix: adamw betas=[0.9, 0.99]], rest: adamw", "has a ] without a ["},
         {"matrix: adamw lr=0.1 lr=0.2", "says lr twice; once is needed"},
+        {"matrix: adamw betas=0.9,0.99, rest: lion", "needed (decay rates of the two moments); "
+                                                     "write betas=[0.9,0.99]"},
+        {"matrix: adamw betas=0.9, 0.99 eps=1e-7", "write betas=[0.9,0.99]"},
         {"matrix: adamw betas=[0.9,0.99] betas=[0.8,0.9]", "says betas twice"},
         {",", "has no group; GROUP: OPTIMIZER KEY=VALUE ... is needed"},
         {"matrix: sam momentum=0.5",
