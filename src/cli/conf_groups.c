@@ -235,7 +235,8 @@ static sk_status check_used(const reader *r, const half *h)
 static sk_status finish(const reader *r, half *h)
 {
     double lr = usual_numbers(r->job, h);
-    if (r->lr >= 0) lr = r->lr;
+    h->g->says_lr = r->lr >= 0;
+    if (h->g->says_lr) lr = r->lr;
     SK_TRY(check_used(r, h));
     if (r->job->lr <= 0 && lr > 0)
         return wrong(r, "has a rate of its own, and optim.lr is 0: rates follow its schedule, so "

@@ -292,6 +292,7 @@ typedef struct sk_param_group {
     const sk_optim *optim;
     double rate; /* times the rate of the step */
     double knob[SK_MAX_KNOB];
+    bool says_lr;    /* a rate is said of this group, so optim.lr alone does not change it */
     bool says_decay; /* weight_decay is said of this group: where it has only vectors, they decay */
     bool matrices;   /* of what matches, only parameters of class matrix */
     bool half;       /* the second of two that were said as one: the rest of what matches */

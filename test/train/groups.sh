@@ -76,7 +76,10 @@ warned() { # words of the warning or "", words of the command
     checks=$((checks + 1))
 }
 own="matrix: muon lr=0.02, rest: adamw lr=0.004"
-warned "optim.lr is 0.01 and has no effect: every group of optim.groups has another rate; leave it out" optim.groups="$own"
+idle="optim.lr is 0.01 and has no effect: every group of optim.groups has a rate of its own; leave it out"
+warned "$idle" optim.groups="$own"
+warned "$idle" optim.groups="matrix: muon lr=0.01, rest: adamw lr=0.004"
+warned "" optim.groups="matrix: muon lr=0.02, rest: adamw"
 warned "" optim.groups="matrix: muon lr=0.02, vector: adamw lr=0.004"
 warned "" optim.groups="$own" optim.schedule=linear optim.min_lr=0.001
 warned "optim.name, optim.betas have no effect: every parameter is in a group of optim.groups with another optimizer than lion" \
@@ -88,7 +91,27 @@ warned "" optim.name=lion optim.betas=0.5,0.6 optim.groups="matrix: muon, rest: 
 does own optim.groups="$own"
 grep -q '"lr":0.02[,}]' own/metrics.jsonl || fail "metrics: $(cat own/metrics.jsonl)"
 grep -q 'optim.lr is 0.01 and has no effect' said || fail "train does not tell it: $(cat said)"
+does follows optim.groups="matrix: muon lr=0.02, rest: adamw"
+grep -q '"lr":0.02[,}]' follows/metrics.jsonl || fail "metrics have another rate than the first group's: $(cat follows/metrics.jsonl)"
 "$skein" train run=own --resume train.steps=2 >said 2>&1 || fail "it cannot be resumed: $(cat said)"
+
+# ---- a resumed run: the rate of each group against the one that its parameters had
+does rates optim.lr=0.001 optim.groups="matrix: muon lr=0.01, rest: adamw"
+jumps() { # words of the warning or "", words of the command
+    local words=$1
+    shift
+    rm -rf other
+    does other resume=rates/ckpt/step-0000000001 train.steps=3 optim.lr=0.001 "$@"
+    if [ -z "$words" ]; then ! grep jumps said || fail "resume $*: no rate jumps"
+    else grep -qF "warning   the learning rate of $words at step 2: train.steps was 1 and is 3; optim." said || { cat said; fail "resume $*: no warning with $words"; }; fi
+}
+jumps "" optim.groups="matrix: muon lr=0.01, rest: adamw lr=9e-4"
+[ "$(grep -c '"lr":0.01[,}]' other/metrics.jsonl)" = 2 ] || fail "the rate in the metrics is another one: $(cat other/metrics.jsonl)"
+jumps "" optim.groups="vector: adamw lr=0.0011, matrix: muon lr=0.011, rest: adamw"
+jumps "'matrix: muon' jumps from 0.01 to 0.005, that of 'rest: adamw' from 0.001 to 0.002" optim.groups="matrix: muon lr=0.005, rest: adamw lr=2e-3"
+jumps "'matrix: muon' jumps from 0.01 to 0.1" optim.groups="matrix: muon lr=0.1, rest: adamw"
+jumps "'rest: adamw' jumps from 0.001 to 0.003" optim.groups="matrix: muon lr=0.01, rest: adamw" optim.lr=0.003
+jumps "'vector: adamw' jumps from 0.001 to 0.01" optim.groups="vector: adamw lr=0.01, matrix: muon lr=0.01, rest: adamw"
 
 # ---- a resumed run: what config.yaml says of the former optimizer, in whole lines, and defaults not at all
 "$skein" train run=own --resume optim.name=muon train.steps=3 >said 2>&1 || fail "muon: $(cat said)"
