@@ -268,8 +268,8 @@ static sk_status add_half(reader *r, const char *match, const sk_optim *o)
 static sk_status add_halves(reader *r, const char *match, const sk_optim *own)
 {
     const sk_optim *rest = rest_of(own);
-    bool matrix = !strcmp(match, "matrix");
-    bool other = rest && sk_conf_among("head embedding vector", match);
+    bool matrix = sk_conf_among(own->every_matrix ? "matrix head embedding" : "matrix", match);
+    bool other = rest && !matrix && sk_conf_among("head embedding vector", match);
     if (!other) SK_TRY(add_half(r, match, own));
     if (!other) r->half[0].g->matrices = rest != NULL;
     if (!rest || (matrix && !own->factors)) return SK_OK;
@@ -320,22 +320,25 @@ static bool has_group(const sk_job *job, const char *match)
     return false;
 }
 
-static void add_group(sk_job *job, const char *match, const sk_optim *o)
+static void add_group(sk_job *job, const char *match, const sk_optim *o, bool matrices)
 {
-    if (has_group(job, match) || job->n_groups == SK_MAX_PARAM_GROUPS - 1) return;
+    if (job->n_groups == SK_MAX_PARAM_GROUPS - 1) return;
     half h = {.g = &job->group[job->n_groups++]};
-    *h.g = (sk_param_group){.optim = o, .rate = 1};
+    *h.g = (sk_param_group){.optim = o, .rate = 1, .matrices = matrices};
     snprintf(h.g->match, sizeof h.g->match, "%s", match);
     usual_numbers(job, &h);
 }
 
-/* An optimizer for matrices has matrices; what is left has the optimizer that it names. */
+/* An optimizer for matrices has matrices, or every matrix; what is left has the optimizer that it
+ * names. */
 static void complete_groups(sk_job *job)
 {
     const sk_optim *o = sk_optim_find(job->optim_name);
     if (!o->matrix) return;
-    add_group(job, "matrix", o);
-    add_group(job, "rest", rest_of(o));
+    bool rest = has_group(job, "rest");
+    if (o->every_matrix && !rest) add_group(job, "rest", o, true);
+    else if (!has_group(job, "matrix")) add_group(job, "matrix", o, false);
+    if (!rest) add_group(job, "rest", rest_of(o), false);
 }
 
 sk_status sk_conf_groups(sk_arena *a, const sk_settings *s, sk_job *job)

@@ -176,6 +176,35 @@ refused 78 'optim.groups was "matrix: muon, rest: adamw" and is "matrix: sgd, re
 refused 78 'optim.groups was "matrix: muon, rest: adamw" and is ""' run=muon "${resume[@]}" optim.groups=
 "$skein" train run=muon "${resume[@]}" optim.groups="matrix: muon lr=0.1, rest: adamw" >said 2>&1 || fail "another rate: $(cat said)"
 refused 78 "optim.name was adamw and is lion" run=plain "${resume[@]}" optim.name=lion optim.groups=
+
+# ---- adafactor factors every matrix; a checkpoint of hidden ones alone, of an earlier version, goes on by groups
+told "rest: adafactor lr=0.01 (34,816 parameters), rest: adafactor-vector lr=0.01 (896) · constant" optim.name=adafactor
+told "rest: adafactor lr=0.01 (43,008 parameters), rest: adafactor-vector lr=0.01 (896)" optim.name=adafactor model.tie_word_embeddings=false
+told "embedding: adafactor lr=0.5 (10,240 parameters), rest: adafactor lr=0.01 (24,576), rest: adafactor-vector lr=0.01 (896)" optim.name=adafactor optim.groups="embedding: lr=0.5"
+hidden="matrix: adafactor, rest: adafactor-vector"
+does earlier optim.name=adafactor optim.groups="$hidden"
+python3 - earlier/config.yaml earlier/ckpt/step-0000000001/MANIFEST.json <<'END'
+import re, sys
+def crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+for path in sys.argv[1:]:
+    text = open(path).read()
+    text, n = re.subn(r'groups: (\\?")matrix: adafactor, rest: adafactor-vector', r"groups: \1", text)
+    assert n == 1, path
+    if path.endswith(".json"):
+        text = text[:-27] + '"check":"crc32c:%08x"}\n' % crc32c(text[:-27].encode())
+    open(path, "w").write(text)
+END
+refused 78 "it was saved by an earlier version, in which adafactor had hidden matrices alone; resume with optim.groups=\"$hidden\"" run=earlier "${resume[@]}"
+"$skein" train run=earlier "${resume[@]}" optim.groups="$hidden" >said 2>&1 || fail "the groups that it names: $(cat said)"
+does at-once optim.name=adafactor optim.groups="$hidden" train.steps=3
+cmp earlier/final/model.safetensors at-once/final/model.safetensors || fail "a checkpoint of an earlier version goes on with other bits"
+
 does soap optim.name=soap layout="dp=2 zero=1" ranks=2
 refused 78 "has state that this run would drop, 'h.0.fc.w.soap.l': optim.max_dim was 8192 and is 16" run=soap "${resume[@]}" optim.max_dim=16
 refused 78 "optim.max_dim was 8192 and is 64" run=soap "${resume[@]}" optim.max_dim=64
