@@ -235,7 +235,7 @@ static bool all_said(const sk_job *job)
 {
     bool rest = false;
     for (int i = 0; i < job->n_groups; i++) {
-        if (job->group[i].rate == 1) return false;
+        if (!job->group[i].says_lr && job->group[i].rate == 1) return false;
         rest |= !strcmp(job->group[i].match, "rest");
     }
     return rest;

@@ -48,14 +48,21 @@ static sk_status read_options(ask *q)
     return sk_sweep_count(&q->w, "workers", 1, MOST_WORKERS, &q->workers);
 }
 
-/* Nothing but the directory: the words that made it stand in front of these. */
+/* A phase that is not said is that of the swap in the directory. */
+static bool leaves_out_phases(const ask *q)
+{
+    if (!q->w.dir || q->w.file || (q->large && q->small)) return false;
+    if (!q->large && !q->small) return sk_sweep_says_dir_alone(&q->w);
+    return sk_is_there(sk_print(q->w.arena, "%s/swap.json", q->w.dir));
+}
+
+/* The words that made the swap stand in front of these. */
 static sk_status read_words(ask *q, int argc, char **argv)
 {
     SK_TRY(sk_sweep_read(&q->w, argc, argv));
     if (q->w.rest.help) return SK_OK;
     SK_TRY(read_options(q));
-    bool alone = sk_sweep_says_dir_alone(&q->w) && !q->large && !q->small;
-    if (!alone || !q->w.dir) return SK_OK;
+    if (!leaves_out_phases(q)) return SK_OK;
     SK_TRY(sk_sweep_read_again(&q->w, argc, argv));
     return read_options(q);
 }

@@ -64,7 +64,8 @@ static sk_status read_opts(sk_conf_rest *rest, sk_launch_opts *o)
     *o = (sk_launch_opts){.threads = launch && !strcmp(launch, "thread"),
                           .restarts = (int)restarts,
                           .to = stdout,
-                          .config = sk_conf_print};
+                          .config = sk_conf_print,
+                          .saved_job = sk_conf_saved};
     return SK_OK;
 }
 

@@ -53,11 +53,12 @@ static void apply(sk_piece *p)
 /* clang-format off */
 const sk_optim sk_optim_adafactor = {
     .name = "adafactor",
-    .doc = "second moments by rows and columns, steps relative to the weights: least state",
+    .doc = "second moments of every matrix by rows and columns, steps relative to the weights",
     .n_sums = 2,
     .knobs = {SK_LR(1e-2), SK_DECAY(0), SK_ADAFACTOR},
     .pass = {weights, sk_pass_gradient, apply},
     .matrix = factor,
+    .every_matrix = true,
     .exact = true,
     .rest = "adafactor-vector",
 };

@@ -5,6 +5,7 @@
 #include "data/data_files.h"
 #include "layout/word.h"
 #include "train/batch_schedule.h"
+#include "train/manifest.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -141,6 +142,12 @@ sk_status sk_conf_load(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_
     if (rest && rest->help) return SK_OK;
     SK_TRY(rest && rest->own_graph ? no_model(a, &all) : sk_conf_model(a, &all, job));
     return complete(a, &all, job);
+}
+
+sk_status sk_conf_saved(sk_arena *a, const char *checkpoint, sk_job *out)
+{
+    char *word = sk_print(a, "%s/" SK_MANIFEST_FILE, checkpoint);
+    return sk_conf_load(a, 1, &word, out, NULL);
 }
 
 const char *sk_conf_option(const sk_conf_rest *rest, const char *name)

@@ -51,6 +51,9 @@ sk_status sk_conf_keys(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_
 /* `is` replays `was`, the job of a run: SK_ECONF, and the keys, if it changes the result. */
 sk_status sk_conf_replayed(sk_arena *a, const char *run, const sk_job *was, const sk_job *is);
 
+/* The job that a checkpoint, a directory, was saved in. */
+sk_status sk_conf_saved(sk_arena *a, const char *checkpoint, sk_job *out);
+
 /* The value of an option of the caller's; NULL if it was not given. */
 const char *sk_conf_option(const sk_conf_rest *rest, const char *name);
 

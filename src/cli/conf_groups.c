@@ -29,7 +29,8 @@ typedef struct reader {
     sk_arena *arena;
     const sk_setting *s;
     sk_job *job;
-    const char *text; /* of the group, for messages */
+    const char *text;   /* of the group, for messages */
+    const char *behind; /* what follows the group; NULL: nothing */
     half half[2];
     int n;
     double lr; /* as it is said; -1: not */
@@ -160,6 +161,32 @@ static sk_status no_such_number(const reader *r, const char *word)
                              r->n > 1 ? "have" : "has", own.s ? own.s : "no numbers"));
 }
 
+static bool may_be(const sk_knob *k, const char *word)
+{
+    double x;
+    return sk_read_plain(word, &x) && x >= k->least && x <= k->most;
+}
+
+/* A list without brackets was cut at its comma: what to write. */
+static sk_status cut_list(const reader *r, const sk_knob *k, const char *word, const char *value,
+                          sk_status status)
+{
+    int n = sk_knob_list(k);
+    sk_out o = {.arena = r->arena};
+    if (n == 1 || !may_be(k, value)) return status;
+    sk_out_add(&o, "%s", value);
+    const char *at = r->behind ? r->behind : "";
+    for (int i = 1; i < n; i++) {
+        at += strspn(at, " \t\n");
+        size_t bytes = strcspn(at, ", \t\n;");
+        const char *next = sk_print(r->arena, "%.*s", (int)bytes, at);
+        if (!may_be(&k[i], next)) return status;
+        sk_out_add(&o, ",%s", next);
+        at += bytes + (at[bytes] == ',');
+    }
+    return sk_fail(status, "%s; write %s=[%s]", sk_strdup(r->arena, sk_error_line()), word, o.s);
+}
+
 static sk_status read_number(reader *r, char *word)
 {
     static const sk_knob rate[2] = {
@@ -180,7 +207,8 @@ static sk_status read_number(reader *r, char *word)
         twice |= h->said[k - h->g->optim->knobs] != NULL;
         h->said[k - h->g->optim->knobs] = value;
         h->g->says_decay |= !strcmp(k->name, "decay");
-        SK_TRY(sk_conf_knob_read(r->arena, k, &s, h->g->knob + (k - h->g->optim->knobs)));
+        sk_status st = sk_conf_knob_read(r->arena, k, &s, h->g->knob + (k - h->g->optim->knobs));
+        if (st) return cut_list(r, k, word, value, st);
         known++;
         if (r->n > 1 && !sk_optim_key(r->half[!i].g->optim, word))
             snprintf(h->g->alone, sizeof h->g->alone, "%s", word);
@@ -207,7 +235,8 @@ static sk_status check_used(const reader *r, const half *h)
 static sk_status finish(const reader *r, half *h)
 {
     double lr = usual_numbers(r->job, h);
-    if (r->lr >= 0) lr = r->lr;
+    h->g->says_lr = r->lr >= 0;
+    if (h->g->says_lr) lr = r->lr;
     SK_TRY(check_used(r, h));
     if (r->job->lr <= 0 && lr > 0)
         return wrong(r, "has a rate of its own, and optim.lr is 0: rates follow its schedule, so "
@@ -239,8 +268,8 @@ static sk_status add_half(reader *r, const char *match, const sk_optim *o)
 static sk_status add_halves(reader *r, const char *match, const sk_optim *own)
 {
     const sk_optim *rest = rest_of(own);
-    bool matrix = !strcmp(match, "matrix");
-    bool other = rest && sk_conf_among("head embedding vector", match);
+    bool matrix = sk_conf_among(own->every_matrix ? "matrix head embedding" : "matrix", match);
+    bool other = rest && !matrix && sk_conf_among("head embedding vector", match);
     if (!other) SK_TRY(add_half(r, match, own));
     if (!other) r->half[0].g->matrices = rest != NULL;
     if (!rest || (matrix && !own->factors)) return SK_OK;
@@ -291,22 +320,25 @@ static bool has_group(const sk_job *job, const char *match)
     return false;
 }
 
-static void add_group(sk_job *job, const char *match, const sk_optim *o)
+static void add_group(sk_job *job, const char *match, const sk_optim *o, bool matrices)
 {
-    if (has_group(job, match) || job->n_groups == SK_MAX_PARAM_GROUPS - 1) return;
+    if (job->n_groups == SK_MAX_PARAM_GROUPS - 1) return;
     half h = {.g = &job->group[job->n_groups++]};
-    *h.g = (sk_param_group){.optim = o, .rate = 1};
+    *h.g = (sk_param_group){.optim = o, .rate = 1, .matrices = matrices};
     snprintf(h.g->match, sizeof h.g->match, "%s", match);
     usual_numbers(job, &h);
 }
 
-/* An optimizer for matrices has matrices; what is left has the optimizer that it names. */
+/* An optimizer for matrices has matrices, or every matrix; what is left has the optimizer that it
+ * names. */
 static void complete_groups(sk_job *job)
 {
     const sk_optim *o = sk_optim_find(job->optim_name);
     if (!o->matrix) return;
-    add_group(job, "matrix", o);
-    add_group(job, "rest", rest_of(o));
+    bool rest = has_group(job, "rest");
+    if (o->every_matrix && !rest) add_group(job, "rest", o, true);
+    else if (!has_group(job, "matrix")) add_group(job, "matrix", o, false);
+    if (!rest) add_group(job, "rest", rest_of(o), false);
 }
 
 sk_status sk_conf_groups(sk_arena *a, const sk_settings *s, sk_job *job)
@@ -322,6 +354,7 @@ sk_status sk_conf_groups(sk_arena *a, const sk_settings *s, sk_job *job)
         if (!*r.text) continue;
         r.n = 0;
         r.lr = -1;
+        r.behind = rest;
         SK_TRY(read_group(&r, part));
     }
     r.text = job->groups;

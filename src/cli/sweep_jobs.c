@@ -234,6 +234,52 @@ static sk_status no_twins(sk_sweep *s)
     return SK_OK;
 }
 
+/* Do the jobs differ in no axis but this one? */
+static bool same_but(const sk_sweep *s, int axis, const sk_sweep_job *x, const sk_sweep_job *y)
+{
+    int k = 0;
+    while (k < s->axes.n && (k == axis || !strcmp(x->values[k], y->values[k]))) k++;
+    return k == s->axes.n;
+}
+
+/* As far as keys tell: may all parameters be in groups with rates of their own? */
+static bool says_all_rates(const sk_job *job)
+{
+    int i = 0;
+    while (i < job->n_groups && job->group[i].says_lr) i++;
+    return i && i == job->n_groups;
+}
+
+/* What the job would be refused for is said when it runs. */
+static bool uses_lr(const sk_job *job)
+{
+    sk_arena a = {0};
+    sk_setup *s = sk_new(&a, sk_setup);
+    bool uses = sk_setup_layout(&a, job, s) || sk_setup_uses_lr(s);
+    sk_arena_end(&a);
+    sk_error_set("");
+    return uses;
+}
+
+/* Values of optim.lr that no parameter's rate follows: their jobs are one job. */
+static sk_status no_idle_rates(sk_sweep *s)
+{
+    int axis = sk_sweep_axis(s, "optim.lr");
+    for (int i = 0; axis >= 0 && i < s->jobs.n; i++) {
+        const sk_sweep_job *x = &s->jobs.v[i];
+        for (int k = 0; k < i && x->job && says_all_rates(x->job); k++) {
+            const sk_sweep_job *y = &s->jobs.v[k];
+            if (!y->job || !same_but(s, axis, x, y) || uses_lr(x->job) || uses_lr(y->job)) continue;
+            return sk_fail(SK_EUSAGE,
+                           "command line: optim.lr has several values and no effect: every group "
+                           "of optim.groups has a rate of its own, so %s and %s would be the same "
+                           "job; leave it out, or give optim.groups several values",
+                           y->name, x->name);
+        }
+    }
+    return SK_OK;
+}
+
 /* ---- validation */
 
 /* By default a validation is up to 8 batches: with several batch sizes jobs would be compared on
@@ -279,5 +325,6 @@ sk_status sk_sweep_expand(sk_sweep *s)
     if (!any)
         return sk_fail(bad ? bad->code : SK_ECONF, "%s",
                        bad ? bad->why : "sweep: there are no jobs");
-    return no_twins(s);
+    SK_TRY(no_twins(s));
+    return no_idle_rates(s);
 }

@@ -220,6 +220,7 @@ typedef struct sk_optim {
     int (*matrix)(sk_matrix *w);
     bool factors; /* with matrix: the backward pass leaves Kronecker factors of the matrices */
     int factor_interval; /* 0, or: 1 + the knob that says in every how many updates it does */
+    bool every_matrix;   /* with matrix: takes the output projection and embeddings as well */
     bool exact; /* with matrix: operations are in f32 in any precision, and passes keep no state */
     /* 0, or: 1 + the state that validation, samples and exported models read in place of the
      * weights.  It begins as a copy of them, and is always f32, as all state of this optimizer. */
@@ -296,8 +297,10 @@ typedef struct sk_param_group {
     const sk_optim *optim;
     double rate; /* times the rate of the step */
     double knob[SK_MAX_KNOB];
+    bool says_lr;    /* a rate is said of this group, so optim.lr alone does not change it */
     bool says_decay; /* weight_decay is said of this group: where it has only vectors, they decay */
-    bool matrices;   /* of what matches, only parameters of class matrix */
+    bool matrices;   /* of what matches, only matrices that the optimizer takes by itself: of class
+                        matrix, or with every_matrix of the others, too */
     bool half;       /* the second of two that were said as one: the rest of what matches */
     char alone[32];  /* of one of such two: a number that is said, and only its optimizer has */
 } sk_param_group;

@@ -81,7 +81,7 @@ static int place_of(search *s, const sk_choice *x)
     unsigned at = (unsigned)sk_hash_text(p.text) % PLACES;
     for (; s->places[at]; at = (at + 1) % PLACES)
         if (!strcmp(s->v[s->places[at] - 1].p.text, p.text)) return s->places[at] - 1;
-    if (over(s)) return -1;
+    if (over(s) || s->n_batch == MOST_TOGETHER) return -1;
     s->v[s->n] = (priced){.choice = *x, .p = p};
     s->places[at] = s->n + 1;
     s->batch[s->n_batch++] = s->n;

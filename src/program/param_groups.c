@@ -138,9 +138,19 @@ int sk_param_factors(const sk_graph *g, const sk_tensor *t)
     return n;
 }
 
+/* Does the optimizer, for matrices, take the parameter without being asked to? */
+static bool takes(const sk_graph *g, const sk_tensor *t, const sk_optim *o)
+{
+    char roles[SK_MAX_DIM + 1];
+    sk_param_class c = sk_param_class_of(g, t);
+    if (c == SK_PARAM_MATRIX) return true;
+    bool other = c == SK_PARAM_HEAD || c == SK_PARAM_EMBEDDING;
+    return o->every_matrix && other && sk_param_matrix(g, t, roles);
+}
+
 static bool is_in(const sk_graph *g, const sk_tensor *t, const sk_param_group *x)
 {
-    return matches(g, t, x->match) && (!x->matrices || sk_param_class_of(g, t) == SK_PARAM_MATRIX);
+    return matches(g, t, x->match) && (!x->matrices || takes(g, t, x->optim));
 }
 
 int sk_param_group_asked(const sk_graph *g, const sk_tensor *t, const sk_param_group *v, int n)

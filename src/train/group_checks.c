@@ -8,15 +8,20 @@
 #include <string.h>
 
 /* Is any parameter in this group?  0: in none. */
-static bool has_any(const sk_setup *s, int group, bool asked)
+static bool graph_has_any(const sk_graph *g, const sk_job *job, int group, bool asked)
 {
-    for (int i = 0; i < s->graph.tensors.n; i++) {
-        const sk_tensor *t = s->graph.tensors.v[i];
+    for (int i = 0; i < g->tensors.n; i++) {
+        const sk_tensor *t = g->tensors.v[i];
         if (t->role == SK_PARAM && (asked ? sk_param_group_asked : sk_param_group_of)(
-                                       &s->graph, t, s->job->group, s->job->n_groups) == group)
+                                       g, t, job->group, job->n_groups) == group)
             return true;
     }
     return false;
+}
+
+static bool has_any(const sk_setup *s, int group, bool asked)
+{
+    return graph_has_any(&s->graph, s->job, group, asked);
 }
 
 /* Does a product of the last layer read an embedding? */
@@ -87,17 +92,21 @@ sk_status sk_setup_check_groups(const sk_setup *s)
     return SK_OK;
 }
 
-double sk_setup_shown_rate(const sk_setup *s)
+double sk_setup_shown_rate(const sk_graph *g, const sk_job *job)
+{
+    for (int i = 0; i < job->n_groups; i++)
+        if (graph_has_any(g, job, i + 1, false)) return job->group[i].rate;
+    return 1;
+}
+
+/* Where optim.min_lr is said, the end of all rates is their part of optim.lr. */
+bool sk_setup_uses_lr(const sk_setup *s)
 {
     const sk_job *job = s->job;
-    double first = 0;
-    if (!job->n_groups || has_any(s, 0, false)) return 1;
-    for (int i = 0; i < job->n_groups; i++) {
-        if (!has_any(s, i + 1, false)) continue;
-        if (job->group[i].rate == 1) return 1;
-        if (first == 0) first = job->group[i].rate;
-    }
-    return first;
+    if (job->min_lr > 0 || has_any(s, 0, false)) return true;
+    for (int i = 0; i < job->n_groups; i++)
+        if (!job->group[i].says_lr && has_any(s, i + 1, false)) return true;
+    return false;
 }
 
 bool sk_setup_has_momentum(const sk_setup *s)
@@ -115,14 +124,13 @@ bool sk_setup_has_momentum(const sk_setup *s)
 
 /* ---- warnings */
 
-/* Where optim.min_lr is said, the end of all rates is their part of optim.lr. */
 static void say_lr(sk_out *o, const sk_setup *s)
 {
     const sk_job *job = s->job;
-    if (!job->lr_said || s->shown_rate == 1 || job->min_lr > 0) return;
+    if (!job->lr_said || sk_setup_uses_lr(s)) return;
     sk_out_add(o,
-               "%soptim.lr is %g and has no effect: every group of optim.groups has another rate; "
-               "leave it out",
+               "%soptim.lr is %g and has no effect: every group of optim.groups has a rate of its "
+               "own; leave it out",
                o->n ? "; " : "", job->lr);
 }
 

@@ -33,6 +33,8 @@ typedef struct sk_launch_opts {
     FILE *to;      /* the console */
     sk_boot *boot; /* joined; this process is one rank of them.  NULL: all ranks are started here */
     char *(*config)(sk_arena *a, const sk_job *job); /* the job as text, for config.yaml */
+    /* The job that a checkpoint was saved in; NULL: nobody reads the text. */
+    sk_status (*saved_job)(sk_arena *a, const char *checkpoint, sk_job *out);
 } sk_launch_opts;
 
 sk_status sk_launch(sk_arena *a, const sk_job *job, const sk_launch_opts *o);

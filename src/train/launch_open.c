@@ -92,6 +92,16 @@ typedef struct found {
     sk_batch_state next;
 } found;
 
+/* NULL: its text cannot be read as a job (a model that was moved since), so nothing is told of it.
+ */
+static const sk_job *saved_job(const sk_launcher *l)
+{
+    sk_job *job = sk_new(l->arena, sk_job);
+    if (l->o->saved_job && !l->o->saved_job(l->arena, l->t.from, job)) return job;
+    sk_error_set("");
+    return NULL;
+}
+
 static sk_status open_dir(sk_launcher *l, const char **note)
 {
     SK_TRY(sk_rundir_open(l->arena, l->job, &l->t, note));
@@ -100,7 +110,7 @@ static sk_status open_dir(sk_launcher *l, const char **note)
     if (*l->t.from) {
         SK_TRY(sk_resume_state(l->arena, &l->setup, &l->t));
         SK_TRY(sk_resume_sync(l->arena, &l->setup, &l->t, note));
-        SK_TRY(sk_resume_rate(l->arena, &l->setup, &l->t, note));
+        SK_TRY(sk_resume_rate(l->arena, &l->setup, &l->t, saved_job(l), note));
     }
     l->only_validates = sk_job_validates_only(l->job) && *l->t.from &&
                         sk_is_file(sk_print(l->arena, "%s/config.yaml", l->t.dir));

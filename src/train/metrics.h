@@ -4,6 +4,9 @@
  *      "mfu":0.41,"mem_bytes":22544384,"exposed_pct":1.6,"scale":1,"skipped":0,"left_out":0}
  *     {"step":12,"val_loss":5.2}
  *
+ * lr is the rate of optim.lr by schedule; with optim.groups, that of the first group that has
+ * parameters, whichever rates the others have.
+ *
  * Validations of a classifier have "val_accuracy":0.871 behind it: the part of samples whose class
  * has the largest logit.
  *

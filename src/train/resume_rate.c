@@ -1,8 +1,14 @@
-/* resume_rate.c - does the learning rate jump where a run goes on?
+/* resume_rate.c - does a learning rate jump where a run goes on?
  *
  * The last step's rate is that of metrics.jsonl, whatever the keys were then.  A jump is told where
  * keys differ, and both the rate that the new keys would have had in that step and that of the next
- * step are more than a fifth away: rises of a warmup and falls of a schedule are none. */
+ * step are more than a fifth away: rises of a warmup and falls of a schedule are none.
+ *
+ * With groups of parameters (optim.groups) each has a rate of its own.  A parameter's rate is
+ * compared with the one that the same parameter had in its group of the former job; metrics.jsonl
+ * has the rate of one group (sk_setup_shown_rate), and the ratios of the others to it are those of
+ * the former job. */
+#include "program/param_groups.h"
 #include "train/batch_schedule.h"
 #include "train/lr_schedule.h"
 #include "train/metrics_read.h"
@@ -52,7 +58,7 @@ static const char *changes(sk_arena *a, const sk_job *job, const sk_training *t,
     return o.s;
 }
 
-/* Of the next step, over that of the schedule: what groups, the batch and AdaScale make of it. */
+/* Of the next step, over that of the schedule: what the batch and AdaScale make of it. */
 static double factor(const sk_setup *s, const sk_training *t, double *gain)
 {
     const sk_job *job = s->job;
@@ -60,28 +66,107 @@ static double factor(const sk_setup *s, const sk_training *t, double *gain)
     int64_t batch = sk_relayout_setup(s, phase)->job->batch;
     double scale = (double)job->adascale * (double)batch / (double)job->batch;
     *gain = job->adascale ? sk_noise_gain(&t->noise, (double)batch, scale) : 1;
-    return s->shown_rate * *gain * sk_batch_rate(job, batch);
+    return *gain * sk_batch_rate(job, batch);
 }
 
-sk_status sk_resume_rate(sk_arena *a, const sk_setup *s, const sk_training *t, const char **note)
+/* ---- groups */
+
+/* Rates that parameters of one group had in the last step, would have had in it with the keys of
+ * now, and have in the next. */
+typedef struct change {
+    int group; /* of now */
+    double before, other, next;
+    bool jumps;
+} change;
+
+typedef struct rates { /* of optim.lr, by schedule */
+    double before, other, next;
+} rates;
+
+typedef struct changes_of {
+    change *v;
+    int n, cap;
+    bool alike; /* all parameters had one rate, and have one */
+} changes_of;
+
+static double rate_of(const sk_job *job, int group)
+{
+    return group ? job->group[group - 1].rate : 1;
+}
+
+/* One for each pair of a group of the former job and one of this job that have parameters in common
+ * and numbers of their own. */
+static changes_of compare(sk_arena *a, const sk_setup *s, const sk_job *was, const rates *of)
 {
     const sk_job *job = s->job;
-    sk_lr_schedule rates;
+    changes_of c = {.alike = true};
+    for (int i = 0; i < s->graph.tensors.n; i++) {
+        const sk_tensor *t = s->graph.tensors.v[i];
+        if (t->role != SK_PARAM) continue;
+        int old = sk_param_group_of(&s->graph, t, was->group, was->n_groups);
+        int now = sk_param_group_of(&s->graph, t, job->group, job->n_groups);
+        change x = {.group = now,
+                    .before = of->before * rate_of(was, old),
+                    .other = of->other * rate_of(job, now),
+                    .next = of->next * rate_of(job, now)};
+        x.jumps = is_jump(x.before, x.other) && is_jump(x.before, x.next);
+        int k = 0;
+        while (k < c.n && (c.v[k].group != now || c.v[k].before != x.before)) k++;
+        if (k < c.n) continue;
+        if (c.n) c.alike &= x.before == c.v[0].before && x.next == c.v[0].next;
+        *(change *)sk_push(a, &c) = x;
+    }
+    return c;
+}
+
+static const char *group_name(sk_arena *a, const sk_setup *s, int group)
+{
+    const sk_param_group *g = group ? &s->job->group[group - 1] : NULL;
+    return sk_print(a, "%s: %s", g ? g->match : "rest", (g ? g->optim : s->optim)->name);
+}
+
+/* "the learning rate of 'matrix: muon' jumps from 0.01 to 0.1"; NULL: none does.  In the order of
+ * groups, with what is in none, group 0, as the last. */
+static const char *jumps(sk_arena *a, const sk_setup *s, const changes_of *c)
+{
+    sk_out o = {.arena = a};
+    int n = s->job->n_groups + 1;
+    for (int k = 0; k < n * c->n; k++) {
+        const change *x = &c->v[k % c->n];
+        if (!x->jumps || x->group != (k / c->n + 1) % n) continue;
+        if (c->alike)
+            return sk_print(a, "the learning rate jumps from %.3g to %.3g", x->before, x->next);
+        sk_out_add(&o,
+                   o.n ? ", that of '%s' from %.3g to %.3g"
+                       : "the learning rate of '%s' jumps from %.3g to %.3g",
+                   group_name(a, s, x->group), x->before, x->next);
+    }
+    return o.s;
+}
+
+sk_status sk_resume_rate(sk_arena *a, const sk_setup *s, const sk_training *t, const sk_job *was,
+                         const char **note)
+{
+    const sk_job *job = s->job;
+    sk_lr_schedule rate;
     sk_ckpt c;
     sk_extra x;
-    double before, gain, shown = factor(s, t, &gain);
+    double before, gain, times = factor(s, t, &gain);
     double at = job->adascale && t->progress > 0 ? t->progress : (double)t->step;
-    if (!t->steps || at >= (double)t->steps || at < gain) return SK_OK;
+    if (!was || !t->steps || at >= (double)t->steps || at < gain) return SK_OK;
     SK_TRY(last_rate(a, t, &before));
-    if (!isfinite(before)) return SK_OK;
+    double shown = sk_setup_shown_rate(&s->graph, was);
+    if (!isfinite(before) || shown <= 0) return SK_OK;
     SK_TRY(sk_ckpt_read(a, t->from, &c));
     SK_TRY(sk_extra_read(a, t->from, c.state.extra, c.state.step, &x));
-    SK_TRY(sk_setup_rates(job, t->steps, &rates));
-    double other = shown * sk_lr_at(&rates, (int64_t)(at - gain));
-    double next = shown * sk_lr_at(&rates, (int64_t)at);
+    SK_TRY(sk_setup_rates(job, t->steps, &rate));
+    rates of = {.before = before / shown,
+                .other = times * sk_lr_at(&rate, (int64_t)(at - gain)),
+                .next = times * sk_lr_at(&rate, (int64_t)at)};
+    changes_of of_groups = compare(a, s, was, &of);
+    const char *what = jumps(a, s, &of_groups);
     const char *why = changes(a, job, t, c.state.config, x.steps);
-    if (why && is_jump(before, other) && is_jump(before, next))
-        *note = sk_print(a, "%s\nthe learning rate jumps from %.3g to %.3g at step %lld: %s", *note,
-                         before, next, (long long)t->step + 1, why);
+    if (what && why)
+        *note = sk_print(a, "%s\n%s at step %lld: %s", *note, what, (long long)t->step + 1, why);
     return SK_OK;
 }

@@ -102,6 +102,27 @@ static const char *changes(sk_arena *a, const sk_setup *s, const char *was, cons
     return o.s;
 }
 
+/* Groups under which the state is what an earlier version kept: there, an optimizer of every matrix
+ * had hidden ones alone (sk_optim.every_matrix).  NULL: the state is not of that. */
+static const char *earlier_groups(sk_arena *a, const sk_setup *s, const sk_ckpt *c,
+                                  const char *name)
+{
+    for (int i = 0; i < s->graph.tensors.n; i++) {
+        const sk_tensor *t = s->graph.tensors.v[i];
+        size_t n = strlen(t->name);
+        if (t->role != SK_PARAM || strncmp(t->name, name, n) || name[n] != '.') continue;
+        int group = sk_param_group_of(&s->graph, t, s->job->group, s->job->n_groups);
+        const sk_optim *o = group ? s->job->group[group - 1].optim : s->optim;
+        if (!o->every_matrix) continue;
+        const char *was = sk_print(a, "%s.%s.", t->name, o->rest);
+        for (int k = 0; k < c->tensors.n; k++)
+            if (!strncmp(c->tensors.v[k].name, was, strlen(was)))
+                return sk_print(a, "%s%smatrix: %s, rest: %s", s->job->groups,
+                                *s->job->groups ? ", " : "", o->name, o->rest);
+    }
+    return NULL;
+}
+
 /* ---- state of the same name that means another thing (sk_knob.base) */
 
 /* The words "KEY=VALUE" of optim.groups, with blanks between. */
@@ -225,6 +246,13 @@ sk_status sk_resume_state(sk_arena *a, const sk_setup *s, const sk_training *t)
     const char *name = find_other(a, s, &c, &left);
     if (!name) return same_kinds(a, s, &c, t->from);
     const char *why = changes(a, s, c.state.config, t->config);
+    const char *groups = why ? NULL : earlier_groups(a, s, &c, name);
+    if (groups)
+        return sk_fail(SK_ECONF,
+                       "%s has no '%s': it was saved by an earlier version, in which %s had hidden "
+                       "matrices alone; resume with optim.groups=\"%s\", which goes on with the "
+                       "state as it is, or begin a run from its weights (skein export)",
+                       t->from, name, s->optim->name, groups);
     return sk_fail(
         why ? SK_ECONF : SK_EDATA,
         "%s %s '%s': %s; resume with the optimizer, groups and numbers that it was saved "

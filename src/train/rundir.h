@@ -25,8 +25,10 @@ sk_status sk_rundir_open(sk_arena *a, const sk_job *job, sk_training *t, const c
 /* resume_state.c: does this run keep the optimizer state that the checkpoint t->from has?  The keys
  * that differ are told by t->config, the job as text, and the checkpoint's own. */
 sk_status sk_resume_state(sk_arena *a, const sk_setup *s, const sk_training *t);
-/* Adds a line to the note if the learning rate jumps, and the keys that it does by. */
-sk_status sk_resume_rate(sk_arena *a, const sk_setup *s, const sk_training *t, const char **note);
+/* Adds a line to the note if learning rates jump: of which groups, and the keys that they do by.
+ * was: the job of the checkpoint t->from; NULL: not known. */
+sk_status sk_resume_rate(sk_arena *a, const sk_setup *s, const sk_training *t, const sk_job *was,
+                         const char **note);
 /* Adds lines to the note on what the layout, or optim.ema, replaces by a mean, drops or begins. */
 sk_status sk_resume_sync(sk_arena *a, const sk_setup *s, const sk_training *t, const char **note);
 /* After ranks died: takes the lock again, and the newest checkpoint of the run if it has one. */

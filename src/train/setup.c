@@ -142,7 +142,7 @@ static sk_status make_graph(sk_setup *s)
     sk_graph_store(&s->graph, job->dtype);
     SK_TRY(sk_layout_suits_model(&s->layout, &s->graph));
     SK_TRY(sk_setup_check_groups(s));
-    s->shown_rate = sk_setup_shown_rate(s);
+    s->shown_rate = sk_setup_shown_rate(&s->graph, job);
     s->has_momentum = sk_setup_has_momentum(s);
     s->n_params = count_params(&s->graph);
     s->flops =

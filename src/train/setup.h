@@ -33,8 +33,7 @@ typedef struct sk_setup {
      * own, or that of its class; see sk_setup_own_program. */
     sk_program **programs;
     int64_t n_params;
-    double shown_rate; /* the rate that is reported, over the one of optim.lr: 1 where a parameter
-                          has that, else the one of the first group that has parameters */
+    double shown_rate; /* sk_setup_shown_rate of the job */
     bool has_momentum; /* of a parameter, for schedules that set it (SK_KNOB_MOMENTUM) */
     double choices;    /* of experts, by all tokens and layers of a step; 0: there are no experts */
     double flops; /* of the model for one step: its graph, forward and backward, counted once for
@@ -102,7 +101,10 @@ sk_status sk_setup_check_timed(const sk_setup *s);
  * (train/idle.h); sk_setup.shown_rate and has_momentum. */
 sk_status sk_setup_check_groups(const sk_setup *s);
 void sk_setup_group_warnings(sk_out *o, const sk_setup *s);
-double sk_setup_shown_rate(const sk_setup *s);
+/* The rate that is reported, over the one of optim.lr: that of the first group of `job` that has
+ * parameters in this graph; without groups 1. */
+double sk_setup_shown_rate(const sk_graph *g, const sk_job *job);
+bool sk_setup_uses_lr(const sk_setup *s); /* would another optim.lr be another training? */
 bool sk_setup_has_momentum(const sk_setup *s);
 /* What a schedule with asynchronous updates does not go with beside what its programs refuse. */
 sk_status sk_setup_check_async(const sk_setup *s);

@@ -242,6 +242,7 @@ static void rest_of_matrices(void)
     check(job.n_groups == 2 && !strcmp(job.group[1].optim->name, "adafactor-vector"));
     check(group_knob(0, "eps2") == 0.25 && group_knob(1, "eps2") == 0.25);
     check(group_knob(1, "decay") == 0.5 && group_knob(1, "clip_rms") == 1);
+    check(job.group[0].matrices && !job.group[1].matrices); /* every matrix, also tables */
     check(!load("optim.name=shampoo optim.betas=0.5,0.6 optim.weight_decay=0.5"));
     check(group_knob(0, "beta1") == 0.5 && group_knob(1, "beta1") == 0.9);
     check(group_knob(1, "decay") == 0.5 && group_knob(1, "eps") == 1e-8);
@@ -405,6 +406,9 @@ static void bad_groups(void)
     } wrong_ones[] = {
         {"matrix: adamw betas=[0.9, 0.99, rest: adamw", "has a [ without a ]; a list is"},
         {"matrix: adamw betas=[0.9, 0.99]], rest: adamw", "has a ] without a ["},
+        {"matrix: adamw betas=0.9,0.99, rest: lion", "needed (decay rates of the two moments); "
+                                                     "write betas=[0.9,0.99]"},
+        {"matrix: adamw betas=0.9, 0.99 eps=1e-7", "write betas=[0.9,0.99]"},
         {"matrix: adamw lr=0.1 lr=0.2", "says lr twice; once is needed"},
         {"matrix: adamw betas=[0.9,0.99] betas=[0.8,0.9]", "says betas twice"},
         {",", "has no group; GROUP: OPTIMIZER KEY=VALUE ... is needed"},

@@ -168,6 +168,9 @@ swap run=w --workers 4
 
 # ---- other keys are refused and change nothing
 refused 73 '"steps: 4" is "steps: 5" now' "${job[@]}" run=w --large "$large" --small "$small train.steps=5" --workers 3
+refused 73 '"steps: 4" is "steps: 5" now' run=w --small "$small train.steps=5" --workers 3 # --large is that of the swap
+refused 73 '"batch: 16" is "batch: 8" now' run=w --large "$large train.batch=8"
+refused 64 "--large is missing" run=new --small "$small"
 refused 73 '"batch: 16" is "batch: 8" now' "${job[@]}" run=w --large "$large train.batch=8" --small "$small"
 swap run=w
 

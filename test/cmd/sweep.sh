@@ -262,6 +262,12 @@ refused 64 'the value 4 twice' "${job[@]}" train.batch=4,4 run=x
 refused 64 'optim.lr has one value twice, as 1e-3 and as 0.001: lr=1e-3 and lr=0.001 would be the same job; leave one out' "${job[@]}" optim.lr=1e-3,0.001 run=x
 refused 64 'train.seed has one value twice, as 1 and as 01' "${job[@]}" train.batch=4,8 train.seed=1,01 run=x
 refused 64 'comm.bucket has one value twice, as 1MiB and as 1048576' "${job[@]}" comm.bucket=1MiB,1048576 run=x
+own='optim.groups=[matrix: muon lr=0.01, rest: adamw lr=1e-3]'
+refused 64 'optim.lr has several values and no effect: every group of optim.groups has a rate of its own, so lr=2e-3 and lr=2e-2 would be the same job' \
+    "${job[@]}" optim.lr=2e-3,2e-2 "$own" run=x
+refused 64 'so lr=2e-3,batch=4 and lr=2e-2,batch=4 would be' "${job[@]}" optim.lr=2e-3,2e-2 train.batch=4,8 "$own" run=x
+sweep "${job[@]}" optim.lr=2e-3,2e-2 "${own% lr=*}]" run=x --dry
+said '^2 jobs in x'
 refused 64 'is empty' "${job[@]}" train.batch=4,,8 run=x
 refused 64 'resumes its jobs by itself' "${job[@]}" train.batch=4,8 resume=auto run=x
 echo 'resume: auto' >resume.yaml

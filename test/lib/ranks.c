@@ -321,7 +321,8 @@ void sk_trial_groups(sk_trial *t)
         t->groups[1].half = true;
     }
     if (t->matrix) add_group(t, t->all_kron ? "rest" : "matrix", t->matrix, 0.5);
-    else if (o->matrix) add_group(t, "matrix", o->name, 1);
+    else if (o->matrix) add_group(t, o->every_matrix ? "rest" : "matrix", o->name, 1);
+    if (!t->matrix && o->every_matrix) t->groups[t->n_groups - 1].matrices = true;
     if (o->matrix) add_group(t, "rest", o->rest, 1);
 }
 

@@ -84,7 +84,7 @@ typedef struct totals {
     double most_flops;   /* of a rank, in these operations */
     int64_t most_state;  /* bytes of state of matrices on a rank */
     int64_t state;       /* and on all */
-    sk_matrix_kind kind; /* of the first matrix */
+    sk_matrix_kind kind; /* of the first matrix of block 0; Adafactor has tables before it */
     int axis;
 } totals;
 
@@ -131,7 +131,8 @@ static totals compiled_wide(const char *optim, const char *layout, sk_matrix_wor
     t.dtype = gpu ? SK_BF16 : SK_F32;
     check(!sk_trial_compile(&a, &t, &g, &p, &n));
     for (int r = 0; r < n; r++) count(p[r], &sum);
-    sum.kind = p[0]->matrices->v[0];
+    for (int i = 0; i < p[0]->matrices->n && !sum.kind.n; i++)
+        if (strchr(p[0]->matrices->v[i].q.tensor->name, '0')) sum.kind = p[0]->matrices->v[i];
     sum.axis = p[0]->matrices->axis;
     sk_arena_end(&a);
     return sum;

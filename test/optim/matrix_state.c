@@ -11,6 +11,7 @@
 #include "lib/fake_gpu.h"
 #include "lib/fake_nccl.h"
 #include "lib/ranks.h"
+#include "program/param_groups.h"
 
 #include <math.h>
 
@@ -465,6 +466,14 @@ static void closed_form(const char *optim, const char *layout)
         for (int b = 0; b < p[r]->bufs.n; b++)
             if (p[r]->bufs.v[b].kind == SK_OPTIM && p[r]->bufs.v[b].within < 0)
                 bytes += p[r]->bufs.v[b].bytes;
+    for (int i = 0; i < p[0]->params.n; i++) {
+        const sk_param_plan *q = &p[0]->params.v[i];
+        sk_param_class c = sk_param_class_of(&g, q->tensor);
+        bool every = sk_optim_find(optim)->every_matrix; /* else those inside of the model */
+        if (q->tensor->role == SK_PARAM)
+            check(sk_param_matrix_update(q) ==
+                  (every ? c != SK_PARAM_VECTOR : c == SK_PARAM_MATRIX));
+    }
     if (bytes != want_bytes(p[0], optim))
         printf("%s, %s: %lld bytes of state, not %lld\n", optim, layout, (long long)bytes,
                (long long)want_bytes(p[0], optim));

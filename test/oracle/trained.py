@@ -114,7 +114,7 @@ def torch_muon(given):
 
 
 def adafactor(given, tables, of_torch):
-    """Tables are factored where they are in a group of adafactor, as PyTorch factors them."""
+    """Every matrix is factored, as by PyTorch; tables are not where groups say so."""
     k = {**DEFAULTS["adafactor"], **given}
 
     def factored(name):
@@ -122,7 +122,7 @@ def adafactor(given, tables, of_torch):
 
     def other(name):
         return not factored(name)
-    what = ", tables too" if tables else ""
+    what = "" if tables else ", tables whole"
     if not of_torch:
         return [by_slots(factored, lambda x: R.adafactor(x, True), k, view=skein_run.matrix),
                 by_slots(other, lambda x: R.adafactor(x, False), k)], "paper" + what
@@ -180,11 +180,12 @@ def of_matrices():
         if hasattr(torch.optim, "Muon"):
             yield ("muon", given, *torch_muon(given))
     for given in (dict(lr=0.01), dict(lr=0.03, **OTHERS["adafactor"])):
-        for tables in (False, True):
-            groups = {"keys": {"optim.groups": "embedding: adafactor"}} if tables else {}
-            yield ("adafactor", given, *adafactor(given, tables, False), groups)
+        for keys in ({}, {"model.tie_word_embeddings": "false"},
+                     {"optim.groups": "matrix: adafactor, rest: adafactor-vector"}):
+            tables = "optim.groups" not in keys
+            yield ("adafactor", given, *adafactor(given, tables, False), {"keys": keys})
             if hasattr(torch.optim, "Adafactor"):
-                yield ("adafactor", given, *adafactor(given, tables, True), groups)
+                yield ("adafactor", given, *adafactor(given, tables, True), {"keys": keys})
     for name, lr in (("shampoo", 1e-3), ("kfac", 1e-3), ("soap", 3e-3)):
         more = dict(keys={"train.backward": "kron"}) if name == "kfac" else {}
         how = dict(view=skein_run.matrix, factors=name == "kfac")

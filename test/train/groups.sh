@@ -76,7 +76,10 @@ warned() { # words of the warning or "", words of the command
     checks=$((checks + 1))
 }
 own="matrix: muon lr=0.02, rest: adamw lr=0.004"
-warned "optim.lr is 0.01 and has no effect: every group of optim.groups has another rate; leave it out" optim.groups="$own"
+idle="optim.lr is 0.01 and has no effect: every group of optim.groups has a rate of its own; leave it out"
+warned "$idle" optim.groups="$own"
+warned "$idle" optim.groups="matrix: muon lr=0.01, rest: adamw lr=0.004"
+warned "" optim.groups="matrix: muon lr=0.02, rest: adamw"
 warned "" optim.groups="matrix: muon lr=0.02, vector: adamw lr=0.004"
 warned "" optim.groups="$own" optim.schedule=linear optim.min_lr=0.001
 warned "optim.name, optim.betas have no effect: every parameter is in a group of optim.groups with another optimizer than lion" \
@@ -88,7 +91,27 @@ warned "" optim.name=lion optim.betas=0.5,0.6 optim.groups="matrix: muon, rest: 
 does own optim.groups="$own"
 grep -q '"lr":0.02[,}]' own/metrics.jsonl || fail "metrics: $(cat own/metrics.jsonl)"
 grep -q 'optim.lr is 0.01 and has no effect' said || fail "train does not tell it: $(cat said)"
+does follows optim.groups="matrix: muon lr=0.02, rest: adamw"
+grep -q '"lr":0.02[,}]' follows/metrics.jsonl || fail "metrics have another rate than the first group's: $(cat follows/metrics.jsonl)"
 "$skein" train run=own --resume train.steps=2 >said 2>&1 || fail "it cannot be resumed: $(cat said)"
+
+# ---- a resumed run: the rate of each group against the one that its parameters had
+does rates optim.lr=0.001 optim.groups="matrix: muon lr=0.01, rest: adamw"
+jumps() { # words of the warning or "", words of the command
+    local words=$1
+    shift
+    rm -rf other
+    does other resume=rates/ckpt/step-0000000001 train.steps=3 optim.lr=0.001 "$@"
+    if [ -z "$words" ]; then ! grep jumps said || fail "resume $*: no rate jumps"
+    else grep -qF "warning   the learning rate of $words at step 2: train.steps was 1 and is 3; optim." said || { cat said; fail "resume $*: no warning with $words"; }; fi
+}
+jumps "" optim.groups="matrix: muon lr=0.01, rest: adamw lr=9e-4"
+[ "$(grep -c '"lr":0.01[,}]' other/metrics.jsonl)" = 2 ] || fail "the rate in the metrics is another one: $(cat other/metrics.jsonl)"
+jumps "" optim.groups="vector: adamw lr=0.0011, matrix: muon lr=0.011, rest: adamw"
+jumps "'matrix: muon' jumps from 0.01 to 0.005, that of 'rest: adamw' from 0.001 to 0.002" optim.groups="matrix: muon lr=0.005, rest: adamw lr=2e-3"
+jumps "'matrix: muon' jumps from 0.01 to 0.1" optim.groups="matrix: muon lr=0.1, rest: adamw"
+jumps "'rest: adamw' jumps from 0.001 to 0.003" optim.groups="matrix: muon lr=0.01, rest: adamw" optim.lr=0.003
+jumps "'vector: adamw' jumps from 0.001 to 0.01" optim.groups="vector: adamw lr=0.01, matrix: muon lr=0.01, rest: adamw"
 
 # ---- a resumed run: what config.yaml says of the former optimizer, in whole lines, and defaults not at all
 "$skein" train run=own --resume optim.name=muon train.steps=3 >said 2>&1 || fail "muon: $(cat said)"
@@ -153,6 +176,35 @@ refused 78 'optim.groups was "matrix: muon, rest: adamw" and is "matrix: sgd, re
 refused 78 'optim.groups was "matrix: muon, rest: adamw" and is ""' run=muon "${resume[@]}" optim.groups=
 "$skein" train run=muon "${resume[@]}" optim.groups="matrix: muon lr=0.1, rest: adamw" >said 2>&1 || fail "another rate: $(cat said)"
 refused 78 "optim.name was adamw and is lion" run=plain "${resume[@]}" optim.name=lion optim.groups=
+
+# ---- adafactor factors every matrix; a checkpoint of hidden ones alone, of an earlier version, goes on by groups
+told "rest: adafactor lr=0.01 (34,816 parameters), rest: adafactor-vector lr=0.01 (896) · constant" optim.name=adafactor
+told "rest: adafactor lr=0.01 (43,008 parameters), rest: adafactor-vector lr=0.01 (896)" optim.name=adafactor model.tie_word_embeddings=false
+told "embedding: adafactor lr=0.5 (10,240 parameters), rest: adafactor lr=0.01 (24,576), rest: adafactor-vector lr=0.01 (896)" optim.name=adafactor optim.groups="embedding: lr=0.5"
+hidden="matrix: adafactor, rest: adafactor-vector"
+does earlier optim.name=adafactor optim.groups="$hidden"
+python3 - earlier/config.yaml earlier/ckpt/step-0000000001/MANIFEST.json <<'END'
+import re, sys
+def crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+for path in sys.argv[1:]:
+    text = open(path).read()
+    text, n = re.subn(r'groups: (\\?")matrix: adafactor, rest: adafactor-vector', r"groups: \1", text)
+    assert n == 1, path
+    if path.endswith(".json"):
+        text = text[:-27] + '"check":"crc32c:%08x"}\n' % crc32c(text[:-27].encode())
+    open(path, "w").write(text)
+END
+refused 78 "it was saved by an earlier version, in which adafactor had hidden matrices alone; resume with optim.groups=\"$hidden\"" run=earlier "${resume[@]}"
+"$skein" train run=earlier "${resume[@]}" optim.groups="$hidden" >said 2>&1 || fail "the groups that it names: $(cat said)"
+does at-once optim.name=adafactor optim.groups="$hidden" train.steps=3
+cmp earlier/final/model.safetensors at-once/final/model.safetensors || fail "a checkpoint of an earlier version goes on with other bits"
+
 does soap optim.name=soap layout="dp=2 zero=1" ranks=2
 refused 78 "has state that this run would drop, 'h.0.fc.w.soap.l': optim.max_dim was 8192 and is 16" run=soap "${resume[@]}" optim.max_dim=16
 refused 78 "optim.max_dim was 8192 and is 64" run=soap "${resume[@]}" optim.max_dim=64
