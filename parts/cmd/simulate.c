@@ -7,6 +7,7 @@
 #include "base/strings.h"
 #include "cli/argv.h"
 #include "cli/cmd.h"
+#include "cli/vary.h"
 #include "plan/calibrate.h"
 #include "plan/simulator.h"
 #include "plan/profile.h"
@@ -24,7 +25,9 @@ enum { SMALL = 64 };
 
 static const char usage[] =
     "usage: skein simulate [FILE.yaml] [key=value ...] [-n RANKS] [--cluster NAME|FILE]\n"
-    "                      [--trace FILE] [--fold yes|no] [-o csv|json|md]\n\n"
+    "                      [--trace FILE] [--fold yes|no] [-o csv|json|md]\n"
+    "                      [--vary NAME=LIST ... [--scaling strong|weak] [--svg FILE]]\n"
+    "                      [--sensitivity]\n\n"
     "Simulates the programs that skein train would run: the time of a step, how much of it\n"
     "is work, exposed communication and bubble, bytes on the wire, and a trace for\n"
     "chrome://tracing or ui.perfetto.dev.  Needs no data and no devices.  mfu is that of a run:\n"
@@ -43,6 +46,14 @@ static const sk_option options[] = {
     {"trace", "write the step to this file, in Chrome's trace format", true},
     {"fold", "yes or no: simulate one rank per class of equal ranks (above 64 ranks)", true},
     {"o", "csv, json or md instead of text", true},
+    {"vary",
+     "a row for each combination: tp=1..8,mbs=1,2,4 (words of the layout, keys of the job), "
+     "nic=0.5x..2x (numbers of the machine)",
+     true},
+    {"scaling", "strong, or weak (train.batch grows with the ranks): rows get their efficiency",
+     true},
+    {"svg", "draw the rows of --vary to a file", true},
+    {"sensitivity", "the step with each number of the machine 10 % better and worse", false},
     {0},
 };
 
@@ -331,6 +342,23 @@ static void summary(const simulation *s, const char *idle)
                            : sk_print(a, " of %s: fits", sk_bytes(a, memory)));
 }
 
+/* Options of tables that do not go together. */
+static sk_status check_tables(const simulation *s, const sk_conf_rest *rest)
+{
+    bool vary = sk_conf_option(rest, "vary"), each = sk_conf_option(rest, "sensitivity");
+    const char *scaling = sk_conf_option(rest, "scaling"), *svg = sk_conf_option(rest, "svg");
+    if (!vary && (scaling || svg))
+        return sk_fail(SK_EUSAGE, "command line: --%s is about the rows of --vary NAME=LIST",
+                       scaling ? "scaling" : "svg");
+    if (vary && each)
+        return sk_fail(SK_EUSAGE, "command line: --vary and --sensitivity are two tables; one of "
+                                  "them is needed");
+    if ((vary || each) && (s->here || s->trace))
+        return sk_fail(SK_EUSAGE, "command line: %s goes with one step, not with --%s",
+                       s->here ? "--cluster here" : "--trace", vary ? "vary" : "sensitivity");
+    return SK_OK;
+}
+
 static sk_status run(sk_arena *a, int argc, char **argv)
 {
     simulation s = {.arena = a, .job = sk_new(a, sk_job), .setup = sk_new(a, sk_setup)};
@@ -344,6 +372,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     if (s.fold && strcmp(s.fold, "yes") && strcmp(s.fold, "no"))
         return sk_fail(SK_EUSAGE, "command line: --fold %s; yes or no is needed", s.fold);
     s.here = cluster && !strcmp(cluster, "here");
+    SK_TRY(check_tables(&s, &rest));
     if (s.here) SK_TRY(measure_here(a, &s.machine));
     else SK_TRY(sk_machine_default(a, cluster, &s.machine, &warning));
     if (warning) fprintf(stderr, "skein: %s\n", warning);
@@ -355,6 +384,10 @@ static sk_status run(sk_arena *a, int argc, char **argv)
             "matches them\n",
             s.machine.name);
     if (cluster) s.job->machine = &s.machine;
+    if (sk_conf_option(&rest, "vary"))
+        return sk_vary_print(a, argc, argv, s.job, &s.machine, &rest);
+    if (sk_conf_option(&rest, "sensitivity"))
+        return sk_sensitivity_print(a, s.job, &s.machine, format);
     SK_TRY(walk(&s));
     if (s.trace) SK_TRY(write_trace(&s));
     bool far = s.setup->n_ranks > s.machine.ranks_per_host;

@@ -323,6 +323,47 @@ sk_status sk_machine_read(sk_arena *a, const char *what, sk_machine *out)
                    what, o.s, e.s);
 }
 
+/* --- one number --- */
+
+static bool is_number(const key *k) { return k->form >= REAL && k->form <= BYTES; }
+
+static const key *find_key(const char *name)
+{
+    for (int i = 0; i < N_KEYS; i++)
+        if (!strcmp(keys[i].name, name)) return &keys[i];
+    return NULL;
+}
+
+const char *sk_machine_number_name(int i)
+{
+    for (int k = 0; k < N_KEYS; k++)
+        if (is_number(&keys[k]) && !i--) return keys[k].name;
+    return NULL;
+}
+
+bool sk_machine_number(const sk_machine *m, const char *name, double *out, bool *whole)
+{
+    const key *k = find_key(name);
+    if (!k || !is_number(k)) return false;
+    const void *at = (const char *)m + k->at;
+    *whole = k->form == WHOLE || k->form == COUNT;
+    if (k->form == WHOLE) *out = *(const int *)at;
+    else if (k->form == COUNT || k->form == BYTES) *out = (double)*(const int64_t *)at;
+    else *out = *(const double *)at;
+    if (k->form == RATE) *out = *out > 0 ? 1 / *out : 0;
+    return true;
+}
+
+sk_status sk_machine_set(sk_machine *m, const char *name, const char *value)
+{
+    char text[80];
+    const key *k = find_key(name);
+    sk_assert(k && is_number(k));
+    if (set(m, k, value)) return SK_OK;
+    return sk_fail(SK_ECONF, "machine %s: %s is '%.80s'; %s is needed", m->name, name, value,
+                   needed(k, text, sizeof text));
+}
+
 /* --- writing --- */
 
 static void write_key(sk_out *o, const sk_machine *m, const key *k)

@@ -182,6 +182,13 @@ sk_status sk_machine_default(sk_arena *a, const char *what, sk_machine *out, con
 /* Writes m as a file that sk_machine_read understands, folders too. */
 sk_status sk_machine_write(sk_arena *a, const char *path, const sk_machine *m);
 const char *sk_machine_path(sk_arena *a); /* of the calibrated file; NULL: no home */
+/* The keys of a file that are numbers; NULL past the last. */
+const char *sk_machine_number_name(int i);
+/* One of them, as a file says it; false: it is none. */
+bool sk_machine_number(const sk_machine *m, const char *name, double *out, bool *whole);
+sk_status sk_machine_set(sk_machine *m, const char *name, const char *value); /* as a file's line */
+/* So many times the number and what goes by it (machine_scale.c). */
+sk_status sk_machine_scale(sk_machine *m, const char *name, double by);
 /* The built-in machines; one without a name ends the list. */
 extern const sk_machine sk_machines[];
 extern const sk_engine sk_engines[];
