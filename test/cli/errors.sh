@@ -52,6 +52,18 @@ case_of 64 '--temperature" - did you mean "--temp"?' sample . --temperature 1
 case_of 64 '--max-tokens" - did you mean "--tokens"?' sample . --max-tokens 9
 case_of 64 '--temp is "1m"|without a unit' sample . --temp 1m
 case_of 64 'optim.lr is "1e30"; a number from 0 to 1000000 is needed' train optim.lr=1e30
+"$skein" train "${small[@]}" train.steps=1 run=keys >out 2>err || bad "skein train: $(cat err)"
+keys=$(awk '/^[a-z]/ { s = $1; sub(":", "", s); if (NF > 1) print s }
+    /^  [a-z]/ { sub(":", "", $1); print s "." $1 }' keys/config.yaml)
+[ "$(wc -w <<<"$keys")" -ge 80 ] || bad "config.yaml has $(wc -w <<<"$keys") keys"
+for key in $keys; do # a report has one line, whatever its value
+    for value in $'1\n2' $'\n' $'x\n  at y'; do
+        cases=$((cases + 1))
+        "$skein" plan "${small[@]}" "$key=$value" >out 2>err || [ "$(grep -c '' err)" = 1 ] ||
+            bad "skein plan $key=$(printf %q "$value"): not one line: $(cat err)"
+    done
+done
+case_of 64 'optim.lr is "1\n2"; a number' plan "${small[@]}" optim.lr=$'1\n2'
 case_of 64 "optim.schedule|did you mean 'cosine'?" train optim.schedule=cosin
 case_of 64 "optim.work|did you mean 'owner'?" train optim.work=owners
 case_of 64 "optim.state|did you mean 'int8'?" train optim.state=int9
