@@ -84,6 +84,10 @@ case_of 64 "log:1e-4:1e-1:4 has four values" sweep model=tiny optim.lr=1e-4..1e-
 for fault in bogus:1 nan:8 slow:x:1 clock:0.5; do
     SKEIN_FAULT=$fault case_of 78 "SKEIN_FAULT is \"$fault\"|doc/errors.md" train "${small[@]}" run=none
 done
+one_layer=("${small[@]}" model.num_hidden_layers=1 layout=pp=3 train.steps=2 run=none)
+SKEIN_FAULT=nan:2:0 case_of 78 "SKEIN_FAULT is for a gradient of rank 0, which has none in this layout" train "${one_layer[@]}"
+SKEIN_FAULT=nan:2:3 case_of 78 "SKEIN_FAULT is for rank 3, and the job has 3" train "${one_layer[@]}"
+[ ! -e none ] || bad "a fault that was refused made a run"
 case_of 64 "nowhere" list nowhere
 case_of 64 "-o xml" list -o xml
 case_of 64 "trian|did you mean 'train'" help trian
