@@ -1,6 +1,7 @@
 /* file_io.c - whole files in one call, and writing that survives a crash. */
 #include "base/file_io.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -98,6 +99,23 @@ sk_status sk_file_replace(const char *path, const void *data, size_t n)
     if (slash) *slash = 0;
     SK_TRY(sk_dir_sync(slash ? (slash == dir ? "/" : dir) : "."));
     return SK_OK;
+}
+
+bool sk_file_is_temporary(const char *entry, const char *name)
+{
+    size_t n = strlen(name);
+    if (strncmp(entry, name, n) || strncmp(entry + n, ".tmp-", 5)) return false;
+    const char *pid = entry + n + 5;
+    return *pid && !pid[strspn(pid, "0123456789")];
+}
+
+void sk_file_remove_temporaries(const char *dir, const char *const *names)
+{
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));)
+        for (int i = 0; names[i]; i++)
+            if (sk_file_is_temporary(e->d_name, names[i])) unlinkat(dirfd(d), e->d_name, 0);
+    if (d) closedir(d);
 }
 
 sk_status sk_file_own(const char *path, int more, int *fd)

@@ -31,6 +31,11 @@ sk_status sk_file_pread(int fd, const char *path, void *to, size_t n, int64_t at
 sk_status sk_file_write_new(const char *path, const void *data, size_t n);
 /* Replace path in one move: a temporary beside it, fsync, rename, fsync of the folder. */
 sk_status sk_file_replace(const char *path, const void *data, size_t n);
+/* The temporary NAME.tmp-PID of a file of that name, which a process that was killed leaves. */
+bool sk_file_is_temporary(const char *entry, const char *name);
+/* Remove those of `names` (NULL behind the last) from a directory.  Only if nobody else writes
+ * there: hold its lock. */
+void sk_file_remove_temporaries(const char *dir, const char *const *names);
 /* Open a file to write to, made if it is not there; more: O_APPEND, O_TRUNC.  Never through a
  * symbolic link, and never a FIFO or a device: somebody put that there for another purpose. */
 sk_status sk_file_own(const char *path, int more, int *fd);

@@ -2,11 +2,12 @@
 #include "base/status.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static _Thread_local char report[4096], line[2048], told[2048];
+static _Thread_local char report[4096], raw[2048], told[2048];
 static _Thread_local size_t report_len;
 
 static void add(const char *fmt, va_list ap)
@@ -25,24 +26,31 @@ static void addf(const char *fmt, ...)
     va_end(ap);
 }
 
-/* What a file holds may be quoted in a sentence: what a terminal would obey becomes '?'. */
-static void calm(char *s)
+/* What a file or a command line holds may be quoted in a sentence: what a terminal would obey
+ * becomes '?', and the end of a line "\n" unless `lines` are meant. */
+static void calm(char *to, size_t size, const char *s, bool lines)
 {
-    for (; *s; s++) {
+    size_t n = 0;
+    for (; *s && n + 2 < size; s++) {
         unsigned char c = (unsigned char)*s, next = (unsigned char)s[1];
-        if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) *s = '?';
-        if (c == 0xc2 && next >= 0x80 && next < 0xa0) s[0] = s[1] = '?'; /* U+0080 to U+009F */
+        bool c1 = c == 0xc2 && next >= 0x80 && next < 0xa0; /* U+0080 to U+009F */
+        if (c == '\n' && !lines) to[n++] = '\\', to[n++] = 'n';
+        else if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) to[n++] = '?';
+        else if (c1) to[n++] = '?', to[n++] = '?', s++;
+        else to[n++] = *s;
     }
+    to[n] = 0;
 }
 
 sk_status sk_fail_at(sk_status code, const char *where, const char *fmt, ...)
 {
+    char line[sizeof told]; /* apart: an argument may be the old report or its line */
     va_list ap;
-    report_len = 0;
     va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap); /* apart: an argument may be the old report or line */
+    vsnprintf(raw, sizeof raw, fmt, ap);
     va_end(ap);
-    calm(line);
+    calm(line, sizeof line, raw, !strcmp(fmt, "%s"));
+    report_len = 0;
     addf("%s\n  at %s", line, where);
     return code;
 }

@@ -6,6 +6,9 @@
  * where it passed, with SK_TRY().  Nobody prints: main() prints the whole error report
  * once, with the rank in front.
  *
+ * A sentence is one line: an argument's newline, as of a value or a file's name, is shown as "\n".
+ * A report that has several lines is made first, and then fails with the format "%s" alone.
+ *
  * The value of a status is the exit code of the process, so that the first to
  * know also decides how the job ends.  sk_assert() is for bugs in skein itself
  * and is always on; a user's mistake never reaches it. */

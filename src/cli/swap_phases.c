@@ -149,19 +149,23 @@ static sk_status validate(sk_swap *w)
 
 /* ---- all */
 
-static bool is_leftover(const char *s)
+/* "average-4.tmp-NONCE", a directory, or "average-4.models.tmp-PID". */
+static bool is_of_average(const char *s)
 {
     if (strncmp(s, "average-", 8) != 0) return false;
     s += 8 + strspn(s + 8, "0123456789");
+    if (sk_file_is_temporary(s, ".models")) return true;
     return !strncmp(s, ".tmp-", 5) && strspn(s + 5, "0123456789abcdef") == 16 && !s[5 + 16];
 }
 
-/* Averages that a swap was writing when it was killed; by the holder of the lock. */
+/* What a swap was writing when it was killed; by the holder of the lock. */
 static void remove_leftovers(const char *dir)
 {
     DIR *d = opendir(dir);
-    for (struct dirent *e; d && (e = readdir(d));)
-        if (is_leftover(e->d_name)) sk_folder_sweep(dirfd(d), e->d_name);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (!is_of_average(e->d_name) && !sk_file_is_temporary(e->d_name, "swap.json")) continue;
+        if (unlinkat(dirfd(d), e->d_name, 0)) sk_folder_sweep(dirfd(d), e->d_name);
+    }
     if (d) closedir(d);
 }
 

@@ -123,6 +123,14 @@ sk_status sk_sweep_read_outcome(sk_sweep *s, sk_sweep_job *j);
 /* Of the checksums.json of a model directory; 0: it has none. */
 uint64_t sk_sweep_model_sum(sk_arena *a, const char *model);
 
+/* ---- what is left over, by the holder of the lock */
+
+/* NAME.tmp-PID of the files that a sweep writes, in its directory or in that of a job. */
+void sk_sweep_remove_temporaries(const char *dir);
+/* final/ of a job that is started again without a checkpoint: its last start met a full disk, or
+ * died, between the model and the last checkpoint. */
+sk_status sk_sweep_remove_orphan(sk_sweep *s, const sk_sweep_job *j, FILE *progress);
+
 /* ---- running */
 
 /* All jobs that are not finished, at most `at_once` at a time.  SK_ESTOP: a signal came. */

@@ -98,22 +98,27 @@ static _Noreturn void be_job(runner *r, const sk_sweep_job *j, int slot_number, 
 
 /* ---- starting */
 
-static bool has_checkpoint(sk_sweep *s, const sk_sweep_job *j)
+/* Does the job go on from a checkpoint?  If not, it begins as one that was never started. */
+static sk_status prepare(const runner *r, const sk_sweep_job *j, bool *resume)
 {
+    sk_arena *a = r->s->arena;
     int64_t *steps;
     int n = 0;
-    if (sk_ckpt_list(s->arena, sk_print(s->arena, "%s/ckpt", j->dir), &steps, &n)) {
+    *resume = false;
+    if (sk_ckpt_list(a, sk_print(a, "%s/ckpt", j->dir), &steps, &n)) {
         sk_error_set(""); /* `train` will say it */
-        return false;
+        return SK_OK;
     }
-    return n > 0;
+    *resume = n > 0;
+    return n ? SK_OK : sk_sweep_remove_orphan(r->s, j, r->progress);
 }
 
 static sk_status start(runner *r, int k, sk_sweep_job *j)
 {
     pid_t parent = getpid();
+    bool resume;
     SK_TRY(sk_sweep_keep(r->s, j));
-    bool resume = has_checkpoint(r->s, j);
+    SK_TRY(prepare(r, j, &resume));
     const char *outcome = sk_print(r->s->arena, "%s/outcome", j->dir);
     if (unlink(outcome) && errno != ENOENT)
         return sk_fail(SK_EIO, "cannot remove %s: %s", outcome, strerror(errno));
@@ -207,9 +212,11 @@ static void catch_signals(runner *r, bool now)
 static sk_status run(runner *r)
 {
     sk_sweep *s = r->s;
+    sk_sweep_remove_temporaries(s->dir);
     for (int i = 0; i < s->jobs.n; i++) { /* before the first starts */
         sk_sweep_job *j = &s->jobs.v[i];
         SK_TRY(sk_sweep_look(s, j));
+        if (j->begun) sk_sweep_remove_temporaries(j->dir);
         if (j->begun && j->job) SK_TRY(sk_sweep_keep(s, j));
         r->ended += j->job && sk_sweep_finished(j);
     }

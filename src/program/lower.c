@@ -16,12 +16,14 @@ enum { MOST_INSTS = 1 << 20 }; /* of a rank: the loops over tasks are unrolled *
 /* --- one node --- */
 
 /* An output that is added up over micro-batches: the loss, the token count, ... */
-static int output_target(sk_lowering *e, const sk_tensor *t)
+static int output_target(sk_lowering *e, const sk_node *n, const sk_tensor *t)
 {
-    int w = 0;
+    int w = 0, part = 0;
     while (e->g->sum[w] != t) w++;
     const sk_sum_plan *s = &e->p->sums[w];
-    return s->buf[s->n > 1 ? e->at.micro : 0];
+    if (!s->trees) return s->buf[0];
+    while (s->node[part] != n) part++;
+    return s->buf[part * e->p->n_micro + e->at.micro];
 }
 
 static sk_status output(sk_lowering *e, const sk_node *n, int o, int *buf, bool *add)
@@ -31,7 +33,7 @@ static sk_status output(sk_lowering *e, const sk_node *n, int o, int *buf, bool 
     *add = into != NULL; /* accumulate.c finds the first */
     if (into && (into->role == SK_PARAM || into->role == SK_EXTRA))
         *buf = sk_lower_grad_target(e, e->plan.param_of[into->id], n, made);
-    else if (into) *buf = output_target(e, into);
+    else if (into) *buf = output_target(e, n, into);
     else {
         *buf = sk_lower_piece(e, t, SK_ACTS, made, e->at.micro);
         sk_lower_have(e, t, made, *buf);

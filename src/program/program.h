@@ -278,13 +278,16 @@ typedef struct sk_param_plan {
 } sk_param_plan;
 
 /* A sum of the graph (loss, tokens, ...): scalars that this rank adds to, none if nothing here
- * contributes.  One scalar; for the loss in deterministic order, one per micro-batch, each a
- * subtree of the sum over the batch that begins at a reduction block. */
+ * contributes.  One scalar; for the loss and aux in deterministic order, one for each node that
+ * makes a part here and each micro-batch, [node][micro], which is a subtree of that node's sum over
+ * the batch and begins at a reduction block. */
 typedef struct sk_sum_plan {
     int n, *buf;
-    int *cell;   /* deterministic order: its reduction block, -1 where a micro-batch is empty here;
-                    else NULL */
-    bool counts; /* this rank counts it, not another one that has the same */
+    int *cell; /* deterministic order: where it stands among the trees of STATS, -1 where a
+                  micro-batch is empty here; else NULL */
+    const sk_node **node; /* the same: n / n_micro nodes */
+    int tree, trees;      /* the same, alike on all ranks: the first tree, and how many it has */
+    bool counts;          /* this rank counts it, not another one that has the same */
 } sk_sum_plan;
 
 /* Gradients of small batches beside that of the whole batch (grad_noise.c): the sum over small
@@ -293,7 +296,8 @@ typedef struct sk_noise {
     double part, square;
 } sk_noise;
 
-enum { SK_STAT_NORM, SK_STAT_SUMS }; /* of STATS; then reduction blocks of the loss */
+/* Of STATS; then, in deterministic order, n_trees x n_blocks numbers. */
+enum { SK_STAT_NORM, SK_STAT_SUMS };
 
 /* What a layout makes of a graph for all ranks alike: stages, states of tensors, who reads what,
  * tasks.  Made once, by the passes that compile.c says so of, and shared by the compilations of
@@ -344,6 +348,7 @@ typedef struct sk_program {
     int pair_axis;
     sk_sum_plan sums[SK_N_SUMS];
     int n_sums;            /* the graph has these */
+    int n_trees, n_blocks; /* of sums in deterministic order; reduction blocks of a tree */
     int n_updates;         /* of every weight in a step */
     int64_t replicas_from; /* replicas have weights of their own from this step on */
     bool apart;            /* from then on a step reports the numbers of its replica alone, which

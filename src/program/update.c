@@ -61,12 +61,12 @@ static int reduce_all(sk_lowering *e, int buf, const char *name, const char *wha
     return all;
 }
 
-/* In deterministic order the loss is summed by reduction blocks of the batch, and squares are added
+/* In deterministic order losses are summed by reduction blocks of the batch, and squares are added
  * as integers: neither depends on the order of ranks. */
 static void stats(sk_lowering *e)
 {
     sk_program *p = e->p;
-    int cells = e->l->canonical ? sk_letter_reduction_blocks(e->g, e->g->batch) : 0;
+    int cells = p->n_trees * p->n_blocks;
     bool exact = e->l->canonical && e->training;
     if (!p->stats) p->stats = numbers(e, "stats", SK_F64, SK_STAT_SUMS + p->n_sums + cells);
     int squares = exact ? numbers(e, "squares", SK_I64, SK_EXACT_LIMBS) : -1;

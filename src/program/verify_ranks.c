@@ -238,7 +238,8 @@ static sk_status stuck(const walk *k, const int *end)
             sk_out_add(&o, "\n  rank %d at%s", r,
                        sk_inst_print(sk_program_as(&tmp, k->p[r], r), k->w[r].pc, &tmp));
     }
-    sk_status st = sk_fail(SK_EBUG, "P3: %d of %d ranks wait for ever:%s", waiting, k->n, o.s);
+    const char *report = sk_print(&tmp, "P3: %d of %d ranks wait for ever:%s", waiting, k->n, o.s);
+    sk_status st = sk_fail(SK_EBUG, "%s", report);
     sk_arena_end(&tmp);
     return st;
 }

@@ -11,7 +11,7 @@
 #include "graph/op.h"
 #include "kernel/optim.h"
 
-/* The binary tree over the reduction blocks of the loss; n is a power of two. */
+/* The binary tree over the reduction blocks of a loss; n is a power of two. */
 SK_BOTH double sk_tree_sum_blocks(const double *cells, int n)
 {
     float sum[SK_REDUCTION_BLOCKS_MAX];
@@ -19,6 +19,14 @@ SK_BOTH double sk_tree_sum_blocks(const double *cells, int n)
     for (int left = n; left > 1; left /= 2)
         for (int i = 0; i < left / 2; i++) sum[i] = sum[2 * i] + sum[2 * i + 1];
     return n ? (double)sum[0] : 0;
+}
+
+/* Of the nodes that make a loss together, a tree each, one after the other. */
+SK_BOTH double sk_tree_sums(const double *cells, int n, int trees)
+{
+    double sum = 0;
+    for (int i = 0; i < trees; i++) sum += sk_tree_sum_blocks(cells + (int64_t)i * n, n);
+    return sum;
 }
 
 /* Calls visit(ctx, from, n, last) for every run of contiguous elements of one reduction block,

@@ -253,10 +253,12 @@ static sk_status find_newest(sk_arena *a, const char *dir, const int64_t *steps,
         if (!i) first = line;
         tries += !sk_ckpt_read(a, f->path, &c);
     }
-    return sk_fail(SK_EDATA,
-                   "%s: none of the newest %d checkpoints is good (%s); start afresh elsewhere or "
-                   "name an older step\n%s",
-                   dir, i, first, why.s);
+    const char *report =
+        sk_print(a,
+                 "%s: none of the newest %d checkpoints is good (%s); start afresh elsewhere or "
+                 "name an older step\n%s",
+                 dir, i, first, why.s);
+    return sk_fail(SK_EDATA, "%s", report);
 }
 
 sk_status sk_ckpt_find(sk_arena *a, const char *dir, int64_t step, bool deep, sk_ckpt_found *out)

@@ -43,6 +43,7 @@ static bool read_fault(fault *f)
 static int place(const fault *f, const sk_program *p, int *buf)
 {
     if (strcmp(f->what, "state") != 0) return sk_fault_at(p, *f->first, buf);
+    if (!p->params.n) return 0;
     const sk_param_plan *q = &p->params.v[0];
     *buf = q->master >= 0 ? q->master : q->shard;
     return p->n_train - 1;
@@ -113,4 +114,23 @@ sk_status sk_fault_check(void)
                    "or state:BATCH:RANK, slow:MILLISECONDS:RANK or clock:TIMES; unset it, or see "
                    "doc/errors.md",
                    text);
+}
+
+sk_status sk_fault_reaches(const sk_setup *s)
+{
+    fault f;
+    int buf = -1;
+    if (!read_fault(&f)) return SK_OK;
+    if (f.rank >= s->n_ranks)
+        return sk_fail(
+            SK_ECONF, "environment: SKEIN_FAULT is for rank %d, and the job has %d, counted from 0",
+            f.rank, s->n_ranks);
+    place(&f, s->programs[f.rank], &buf);
+    if (!strcmp(f.what, "slow") || buf >= 0) return SK_OK;
+    bool state = !strcmp(f.what, "state");
+    return sk_fail(
+        SK_ECONF,
+        "environment: SKEIN_FAULT is for a %s of rank %d, which has none in this layout; "
+        "name another rank",
+        state ? "weight" : "gradient", f.rank);
 }

@@ -14,7 +14,7 @@
 #ifndef SK_TRAIN_FAULT_H
 #define SK_TRAIN_FAULT_H
 
-#include "run/run.h"
+#include "train/setup.h"
 
 /* Sets o->before if the environment asks for it; `rank` is who opens the run. */
 void sk_fault_arm(sk_run_opts *o, int rank);
@@ -23,5 +23,7 @@ void sk_fault_arm(sk_run_opts *o, int rank);
 int sk_fault_at(const sk_program *p, bool first, int *buf);
 double sk_fault_clock(void);    /* 1: time is what it is */
 sk_status sk_fault_check(void); /* SK_ECONF: the environment asks for none of these */
+/* SK_ECONF: the job has no such rank, or that rank has nothing to write it into. */
+sk_status sk_fault_reaches(const sk_setup *s);
 
 #endif

@@ -177,6 +177,7 @@ static sk_status set_up(sk_launcher *l, const char **note)
 {
     SK_TRY(sk_fault_check());
     SK_TRY(sk_setup_run(l->arena, l->job, &l->setup));
+    SK_TRY(sk_fault_reaches(&l->setup));
     l->ranks = sk_many(l->arena, sk_launched_rank, l->setup.n_ranks);
     l->endings = sk_many(l->arena, struct pollfd, l->setup.n_ranks);
     if (l->boot && l->boot->n_ranks != l->setup.n_ranks)

@@ -71,6 +71,26 @@ static void count(sk_metrics *m, sk_text t)
     }
 }
 
+/* The validation behind step `done`, among the lines that stay. */
+static void find_val(sk_metrics *m, const char *s, size_t n, int64_t done)
+{
+    static const char key[] = "\"val_loss\":";
+    long long step;
+    while (n) { /* from the last line back */
+        const char *before = memrchr(s, '\n', n - 1), *line = before ? before + 1 : s;
+        if (!step_of(line, &step) || step != done) return;
+        const char *at = memmem(line, (size_t)(s + n - line), key, sizeof key - 1);
+        char *end = NULL;
+        if (at) {
+            m->val_step = done;
+            m->val_loss = strtod(at + sizeof key - 1, &end);
+            if (end == at + sizeof key - 1) m->val_loss = NAN; /* null */
+            return;
+        }
+        n = (size_t)(line - s);
+    }
+}
+
 /* What does not stay is safe under another name before it is cut off here. */
 static sk_status divide(sk_metrics *m, const char *path, int64_t done)
 {
@@ -79,6 +99,7 @@ static sk_status divide(sk_metrics *m, const char *path, int64_t done)
     sk_status st = sk_file_read(&a, path, &t);
     size_t keep = st ? 0 : kept(t, done);
     sk_text rest = {t.s + keep, t.n - keep};
+    if (!st) find_val(m, t.s, keep, done);
     if (!st && rest.n) count(m, rest);
     if (!st && rest.n) st = move_aside(m, path, rest);
     sk_arena_end(&a);
@@ -89,7 +110,7 @@ static sk_status divide(sk_metrics *m, const char *path, int64_t done)
 
 sk_status sk_metrics_open(sk_metrics *m, const char *path, int64_t mem_bytes, int64_t done)
 {
-    *m = (sk_metrics){.mem_bytes = mem_bytes, .fd = -1};
+    *m = (sk_metrics){.mem_bytes = mem_bytes, .fd = -1, .val_step = -1};
     SK_TRY(sk_file_own(path, O_APPEND, &m->fd));
     sk_status st = divide(m, path, done);
     if (st) sk_metrics_close(m);
@@ -233,9 +254,19 @@ bool sk_metrics_step(sk_metrics *m, const sk_record *r, double tokens, const sk_
     return put(m, line);
 }
 
+/* Another layout adds up in another order. */
+static bool is_told(const sk_metrics *m, const sk_record *r)
+{
+    if (m->val_step != r->step) return false;
+    if (!isfinite(m->val_loss) || !isfinite(r->loss))
+        return isfinite(m->val_loss) == isfinite(r->loss);
+    return fabs(m->val_loss - r->loss) <= 1e-5 * fabs(r->loss);
+}
+
 bool sk_metrics_val(sk_metrics *m, const sk_record *r)
 {
     char line[160], accuracy[56] = "";
+    if (is_told(m, r)) return true;
     if (isfinite(r->accuracy))
         snprintf(accuracy, sizeof accuracy, ",\"val_accuracy\":%s", json(r->accuracy).s);
     snprintf(line, sizeof line, "{\"step\":%lld,\"val_loss\":%s%s}\n", (long long)r->step,

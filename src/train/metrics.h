@@ -87,10 +87,12 @@
 typedef struct sk_metrics {
     int fd; /* -1: closed */
     int64_t mem_bytes;
-    bool told;       /* that writing failed */
-    char aside[64];  /* the file that took the lines of steps that are done again; "": none did */
-    int64_t n_again; /* how many steps these are */
-    double again_s;  /* and the seconds they took */
+    bool told;        /* that writing failed */
+    char aside[64];   /* the file that took the lines of steps that are done again; "": none did */
+    int64_t n_again;  /* how many steps these are */
+    double again_s;   /* and the seconds they took */
+    int64_t val_step; /* of the validation that the last step has a line of; -1: none */
+    double val_loss;
     char why[SK_WHY];
 } sk_metrics;
 
@@ -106,6 +108,8 @@ typedef struct sk_choices { /* of experts, in a step */
 
 /* False, with `why`, the first time that writing fails. */
 bool sk_metrics_step(sk_metrics *m, const sk_record *r, double tokens, const sk_choices *c);
+/* A validation that is made again, by a run that died between its last checkpoint and its end, has
+ * its line already; one of other data or batches is told by its loss. */
 bool sk_metrics_val(sk_metrics *m, const sk_record *r);
 
 #endif

@@ -94,13 +94,10 @@ static bool all_hex(const char *s, size_t n) { return strspn(s, "0123456789abcde
  * sample-STEP of a model, trace.RANK.part. */
 static bool is_ours(const char *s)
 {
-    static const char *const files[] = {"config.yaml", "memory.csv", "flight.txt", "trace.json"};
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        size_t n = strlen(files[i]);
-        if (strncmp(s, files[i], n) || strncmp(s + n, ".tmp-", 5)) continue;
-        s += n + 5;
-        return *s && !s[strspn(s, "0123456789")];
-    }
+    static const char *const files[] = {"config.yaml", "memory.csv", "flight.txt", "trace.json",
+                                        "commits.jsonl"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (sk_file_is_temporary(s, files[i])) return true;
     if (!strncmp(s, "trace.", 6)) {
         size_t n = strspn(s + 6, "0123456789");
         return n && !strcmp(s + 6 + n, ".part");

@@ -119,7 +119,11 @@ static void error_messages(void)
     char *last = strrchr(sk_error(), '\n');
     check(last != strchr(sk_error(), '\n') && !strncmp(last, "\n  at ", 6)); /* two frames */
     inner("\x1b[31ma\x7f\xc2\x9b\n\t\xc3\xa9\xc2\xa0"); /* what a terminal would obey */
-    check(!strcmp(sk_error_line(), "?[31ma???\n\t\xc3\xa9\xc2\xa0 is wrong"));
+    check(!strcmp(sk_error_line(), "?[31ma???\\n\t\xc3\xa9\xc2\xa0 is wrong"));
+    check(inner("x\n  at y") == SK_EDATA); /* no frame of ours */
+    check(!strcmp(sk_error_line(), "x\\n  at y is wrong"));
+    sk_fail(SK_EDATA, "%s", "a report\nof two\x1b lines"); /* made as a whole: its lines stay */
+    check(!strcmp(sk_error_line(), "a report\nof two? lines"));
     char *essay = sk_alloc(&arena, 5000);
     for (int n = 2000; n < 2100; n++) { /* around the length of the sentence's buffer */
         memset(essay, 'x', 4999);

@@ -52,6 +52,18 @@ case_of 64 '--temperature" - did you mean "--temp"?' sample . --temperature 1
 case_of 64 '--max-tokens" - did you mean "--tokens"?' sample . --max-tokens 9
 case_of 64 '--temp is "1m"|without a unit' sample . --temp 1m
 case_of 64 'optim.lr is "1e30"; a number from 0 to 1000000 is needed' train optim.lr=1e30
+"$skein" train "${small[@]}" train.steps=1 run=keys >out 2>err || bad "skein train: $(cat err)"
+keys=$(awk '/^[a-z]/ { s = $1; sub(":", "", s); if (NF > 1) print s }
+    /^  [a-z]/ { sub(":", "", $1); print s "." $1 }' keys/config.yaml)
+[ "$(wc -w <<<"$keys")" -ge 80 ] || bad "config.yaml has $(wc -w <<<"$keys") keys"
+for key in $keys; do # a report has one line, whatever its value
+    for value in $'1\n2' $'\n' $'x\n  at y'; do
+        cases=$((cases + 1))
+        "$skein" plan "${small[@]}" "$key=$value" >out 2>err || [ "$(grep -c '' err)" = 1 ] ||
+            bad "skein plan $key=$(printf %q "$value"): not one line: $(cat err)"
+    done
+done
+case_of 64 'optim.lr is "1\n2"; a number' plan "${small[@]}" optim.lr=$'1\n2'
 case_of 64 "optim.schedule|did you mean 'cosine'?" train optim.schedule=cosin
 case_of 64 "optim.work|did you mean 'owner'?" train optim.work=owners
 case_of 64 "optim.state|did you mean 'int8'?" train optim.state=int9
@@ -72,6 +84,10 @@ case_of 64 "log:1e-4:1e-1:4 has four values" sweep model=tiny optim.lr=1e-4..1e-
 for fault in bogus:1 nan:8 slow:x:1 clock:0.5; do
     SKEIN_FAULT=$fault case_of 78 "SKEIN_FAULT is \"$fault\"|doc/errors.md" train "${small[@]}" run=none
 done
+one_layer=("${small[@]}" model.num_hidden_layers=1 layout=pp=3 train.steps=2 run=none)
+SKEIN_FAULT=nan:2:0 case_of 78 "SKEIN_FAULT is for a gradient of rank 0, which has none in this layout" train "${one_layer[@]}"
+SKEIN_FAULT=nan:2:3 case_of 78 "SKEIN_FAULT is for rank 3, and the job has 3" train "${one_layer[@]}"
+[ ! -e none ] || bad "a fault that was refused made a run"
 case_of 64 "nowhere" list nowhere
 case_of 64 "-o xml" list -o xml
 case_of 64 "trian|did you mean 'train'" help trian

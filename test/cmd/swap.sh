@@ -209,6 +209,13 @@ echo half >killed/average-3.tmp-0123456789abcdef/model.safetensors
 swap run=killed
 [ ! -e killed/average-3.tmp-0123456789abcdef ] || fail "a half average is left"
 [ -d killed/average-3.tmp-mine ] || fail "a directory that is not a swap's is gone"
+# a worker whose last checkpoint found no room begins anew
+rm -r killed/small/seed=2/ckpt/step-* killed/small/seed=2/outcome killed/average-3* killed/val
+touch killed/{swap.json,average-3.models}.tmp-12 killed/small/{start,sweep.json}.tmp-12
+swap run=killed
+said '^seed=2: its last start left a model and no checkpoint; the job begins anew'
+cmp whole/average-3/model.safetensors killed/average-3/model.safetensors || fail "a worker that began anew has another model"
+[ -z "$(find killed -name '*.tmp-*')" ] || fail "temporary files: $(find killed -name '*.tmp-*')"
 for wait in 0.3 0.9 1.8; do
     rm -rf killed
     timeout -s KILL $wait "$skein" swap "${long[@]}" run=killed >/dev/null 2>&1 || true

@@ -219,6 +219,33 @@ for lr in 1e-3 1e-2; do
         fail "killed and resumed: another model"
 done
 
+# ---- what a full disk leaves, a model without a checkpoint: the job begins anew, and the others stay
+for code in '74' none; do # none: there was no room for the outcome either
+    cp -r whole full
+    rm -r full/lr=1e-3/ckpt/step-*
+    printf '74\nthe last checkpoint was not saved\n0 00000000\n' >full/lr=1e-3/outcome
+    [ $code = 74 ] || rm full/lr=1e-3/outcome
+    touch full/{sweep.json,jobs.csv}.tmp-12 full/lr=1e-3/{job.yaml,outcome}.tmp-345 full/lr=1e-2/outcome.tmp-9
+    touch full/jobs.csv.tmp-mine full/lr=1e-3/outcome.tmp-
+    before=$(stat -c %Y.%Z full/lr=1e-2/metrics.jsonl)
+    sweep run=full
+    said '^lr=1e-3: its last start left a model and no checkpoint; the job begins anew'
+    said '^\[2/2\] done'
+    cmp whole/lr=1e-3/final/model.safetensors full/lr=1e-3/final/model.safetensors ||
+        fail "a job that began anew has another model"
+    [ "$before" = "$(stat -c %Y.%Z full/lr=1e-2/metrics.jsonl)" ] || fail "a job that was done was run again"
+    [ "$(find full -name '*.tmp-*' | sort | tr '\n' ' ')" = "full/jobs.csv.tmp-mine full/lr=1e-3/outcome.tmp- " ] ||
+        fail "temporary files: $(find full -name '*.tmp-*')"
+    rm -r full
+done
+# somebody's own files are not removed
+cp -r whole full
+rm -r full/lr=1e-3/ckpt/step-* full/lr=1e-3/outcome
+echo mine >full/lr=1e-3/final/notes
+refused 73 "lr=1e-3, is failed: run full/lr=1e-3 has a model in final/ and no checkpoint" run=full
+[ -e full/lr=1e-3/final/notes ] || fail "a file that skein did not write is gone"
+rm -r full
+
 # ---- asked to stop: jobs save, code 75, and the same command goes on
 "$skein" sweep "${long[@]}" train.steps=1000000 ckpt.every=10m run=stopped --jobs 2 >stop.out 2>&1 &
 pid=$!

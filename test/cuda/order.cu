@@ -147,7 +147,7 @@ static sk_status statistics(gpu *g, bool poison)
     pulse.loss_scale = 1;
     SK_TRY(put(g, sums, sizeof sums, 0, &c.sums));
     SK_TRY(put(g, &pulse, sizeof pulse, 0, &c.pulse));
-    c.n_sums = 3, c.exact = j.exact, c.cells = 8, c.train = true;
+    c.n_sums = 3, c.exact = j.exact, c.of[SK_SUM_LOSS].trees = 1, c.n_blocks = 8, c.train = true;
     SK_TRY(sk_inst_kernels_find()->clip(&c, &g->l));
     SK_TRY(get(g, &pulse, c.pulse, sizeof pulse));
     double norm = sqrt(sk_exact_value(&want)) / 4, loss = sk_tree_sum_blocks(cells, 8) / 4;

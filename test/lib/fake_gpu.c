@@ -820,7 +820,10 @@ static void take_sums(const sk_clip_job *j, const double *sums, const int64_t *e
     double sum[SK_N_SUMS] = {0};
     memcpy(sum, sums + 1, sizeof *sum * (size_t)j->n_sums);
     double tokens = sum[SK_SUM_WEIGHT] > 0 ? sum[SK_SUM_WEIGHT] : 1, squares = sums[0];
-    if (j->cells) sum[SK_SUM_LOSS] = sk_tree_sum_blocks(sums + 1 + j->n_sums, j->cells);
+    for (int w = 0; w < j->n_sums; w++) {
+        const double *cells = sums + 1 + j->n_sums + (int64_t)j->of[w].tree * j->n_blocks;
+        if (j->of[w].trees) sum[w] = sk_tree_sums(cells, j->n_blocks, j->of[w].trees);
+    }
     if (exact) squares += sk_exact_value((const sk_exact *)(const void *)exact);
     p->loss = sum[SK_SUM_LOSS] / tokens;
     p->tokens = sum[SK_SUM_WEIGHT];

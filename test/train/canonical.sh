@@ -11,7 +11,10 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 ways=0 most=1
 
-# train MODEL RANKS LAYOUT [key=value ...]: cmp of final/model.safetensors with the first of MODEL.
+# Of each step: its number, loss, norm and, with experts, auxiliary loss.
+numbers() { sed -nE '/"loss"/ { s/,"lr".*("aux":[^,]*).*/,\1/; s/,"lr".*//; p }' "$1/metrics.jsonl"; }
+
+# train MODEL RANKS LAYOUT [key=value ...]: final/model.safetensors and the numbers of each step are those of the first of MODEL.
 train() {
     local model=$1 ranks=$2 layout=$3 name
     shift 3
@@ -22,6 +25,9 @@ train() {
     if [ ! -f "$model.first" ]; then echo "$name" >"$model.first"; fi
     cmp "$(cat "$model.first")/final/model.safetensors" "$name/final/model.safetensors" ||
         { echo "$model: other bits on \"$layout\" $*"; exit 1; }
+    [ "$(numbers "$name" | wc -l)" -ge 2 ] || { echo "$name: no numbers"; exit 1; }
+    ! numbers "$name" | grep -vxFf <(numbers "$(cat "$model.first")") >other ||
+        { echo "$model: other numbers on \"$layout\" $*:"; cat other; exit 1; }
     ways=$((ways + 1)) most=$((ranks > most ? ranks : most))
 }
 

@@ -23,6 +23,33 @@ static double used(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static void tell(const char *path, int64_t step, double loss)
+{
+    sk_metrics m;
+    check(!sk_metrics_open(&m, path, 0, 30));
+    check(sk_metrics_val(&m, &(sk_record){.step = step, .loss = loss, .accuracy = NAN}));
+    sk_metrics_close(&m);
+}
+
+/* A validation that is made again has its line already, whatever the order of its sums was. */
+static void val_again(sk_arena *a, const char *path)
+{
+    static const char step[] = "{\"step\":30,\"loss\":1,\"ms\":2}\n";
+    const char *one = sk_print(a, "%s{\"step\":30,\"val_loss\":5.25}\n", step);
+    const char *more =
+        sk_print(a, "%s{\"step\":30,\"val_loss\":5.26}\n{\"step\":30,\"val_loss\":null}\n", one);
+    sk_text t = {0};
+    check(!sk_file_write_new(path, step, sizeof step - 1));
+    tell(path, 30, 5.25);
+    tell(path, 30, 5.25);
+    tell(path, 30, 5.2500003);
+    check(!sk_file_read(a, path, &t) && !strcmp(t.s, one));
+    tell(path, 30, 5.26); /* of other data */
+    tell(path, 30, NAN);
+    tell(path, 30, NAN);
+    check(!sk_file_read(a, path, &t) && !strcmp(t.s, more));
+}
+
 int main(void)
 {
     char dir[] = "/tmp/skein-metrics-XXXXXX";
@@ -47,6 +74,8 @@ int main(void)
     check(!memcmp(aside.s, o.s + kept.n, aside.n) && !strncmp(aside.s, first, strlen(first)));
     unlink(path);
     unlink(sk_print(&a, "%s.1", path));
+    val_again(&a, path);
+    unlink(path);
     rmdir(dir);
     sk_arena_end(&a);
     printf("metrics: %d checks, %d bad\n", checks, bad);

@@ -216,14 +216,17 @@ static double squares_of(const sk_run *r, int stats, int exact)
 static void take_sums(sk_run *r, int stats, int exact)
 {
     const double *s = sk_run_data(r, stats);
-    int64_t cells = r->p->bufs.v[stats].box.size[0] - SK_STAT_SUMS - r->p->n_sums;
+    const double *trees = s + SK_STAT_SUMS + r->p->n_sums;
     double sum[SK_N_SUMS] = {0};
     memcpy(sum, s + SK_STAT_SUMS, sizeof *sum * (size_t)r->p->n_sums);
+    for (int w = 0; w < r->p->n_sums; w++) {
+        const sk_sum_plan *x = &r->p->sums[w];
+        int n = r->p->n_blocks;
+        if (x->trees) sum[w] = sk_tree_sums(trees + (int64_t)x->tree * n, n, x->trees);
+    }
     double tokens = sum[SK_SUM_WEIGHT] > 0 ? sum[SK_SUM_WEIGHT] : 1,
            squares = squares_of(r, stats, exact);
-    double loss =
-        cells ? sk_tree_sum_blocks(s + SK_STAT_SUMS + r->p->n_sums, (int)cells) : sum[SK_SUM_LOSS];
-    r->out.loss = loss / tokens;
+    r->out.loss = sum[SK_SUM_LOSS] / tokens;
     r->out.tokens = sum[SK_SUM_WEIGHT];
     r->out.aux = sum[SK_SUM_AUX] / tokens;
     r->out.drops = sum[SK_SUM_DROPS];

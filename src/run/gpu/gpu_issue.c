@@ -71,7 +71,7 @@ static sk_status code(const sk_run *r, const sk_inst *in, int pc)
     return (encode ? g->codecs[pc]->encode : g->codecs[pc]->decode)(&j, g->compute);
 }
 
-/* With order=canonical the loss is summed by reduction blocks of the batch, one for each
+/* With order=canonical losses are summed by reduction blocks of the batch, one for each node and
  * micro-batch. */
 static sk_status loss_blocks(const sk_run *r, double *to)
 {
@@ -114,7 +114,7 @@ static sk_status clip(const sk_run *r, const sk_inst *in)
     sk_clip_job j = {.sums = sk_gpu_data(r, in->in[0]),
                      .n_sums = r->p->n_sums,
                      .exact = in->in[1] < 0 ? NULL : sk_gpu_data(r, in->in[1]),
-                     .cells = (int)(sk_gpu_count(r, in->in[0]) - SK_STAT_SUMS - r->p->n_sums),
+                     .n_blocks = r->p->n_blocks,
                      .train = in->training,
                      .scale = in->scale,
                      .all = in->in[3] < 0 ? NULL : sk_gpu_data(r, in->in[3]),
@@ -128,6 +128,10 @@ static sk_status clip(const sk_run *r, const sk_inst *in)
                      .no_full = r->opts.no_full,
                      .alone = r->opts.alone,
                      .pulse = g->scalars};
+    for (int w = 0; w < r->p->n_sums; w++) {
+        j.of[w].tree = r->p->sums[w].tree;
+        j.of[w].trees = r->p->sums[w].trees;
+    }
     if (in->in[2] >= 0 && r->p->layout.canonical) j.small_exact = sk_gpu_data(r, in->in[2]);
     else if (in->in[2] >= 0) j.small = sk_gpu_data(r, in->in[2]);
     SK_TRY(g->inst->clip(&j, &g->launch));

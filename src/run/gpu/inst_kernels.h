@@ -50,7 +50,10 @@ typedef struct sk_clip_job {
     bool no_drops, no_full, alone; /* as in sk_run_opts */
     sk_step_scalars *pulse;        /* on the device: factor for gradients, skip, loss, norm */
     const int64_t *exact;          /* squares that are to be added, as STATS left them; or NULL */
-    int cells; /* reduction blocks of the loss, behind the sums; 0: it is one of the sums */
+    struct {
+        int tree, trees;
+    } of[SK_N_SUMS]; /* order=canonical: a sum's trees, behind the sums; none: it is one of these */
+    int n_blocks;    /* of a tree */
     const double *small;        /* what sumsq() left, added over all ranks; or NULL */
     const int64_t *small_exact; /* the same in order=canonical */
     const double *all;          /* with replicas: sums of all of them; else NULL */

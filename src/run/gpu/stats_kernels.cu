@@ -203,9 +203,11 @@ static __device__ void take_sums(const sk_clip_job *j, const double *sums, const
 {
     sk_step_scalars *p = j->pulse;
     double sum[SK_N_SUMS] = {0};
-    for (int i = 0; i < j->n_sums; i++) sum[i] = sums[1 + i];
+    for (int i = 0; i < j->n_sums; i++) {
+        const double *cells = sums + 1 + j->n_sums + (int64_t)j->of[i].tree * j->n_blocks;
+        sum[i] = j->of[i].trees ? sk_tree_sums(cells, j->n_blocks, j->of[i].trees) : sums[1 + i];
+    }
     double tokens = sum[SK_SUM_WEIGHT] > 0 ? sum[SK_SUM_WEIGHT] : 1, squares = sums[0];
-    if (j->cells) sum[SK_SUM_LOSS] = sk_tree_sum_blocks(sums + 1 + j->n_sums, j->cells);
     if (exact) squares += sk_exact_value((const sk_exact *)exact);
     p->loss = sum[SK_SUM_LOSS] / tokens;
     p->tokens = sum[SK_SUM_WEIGHT];
