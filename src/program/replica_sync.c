@@ -15,6 +15,15 @@
 
 #include <string.h>
 
+const char *sk_sync_timed_name(const sk_layout *l)
+{
+    sk_sync_kind kind = sk_layout_backup(l) >= 0 ? SK_SYNC_BACKUP : SK_SYNC_STALE;
+    const sk_sync *const *s = sk_sync_parts;
+    while (*s && (*s)->kind != kind) s++;
+    sk_assert(*s);
+    return (*s)->name;
+}
+
 const sk_sync *sk_sync_find(const char *name)
 {
     for (const sk_sync *const *s = sk_sync_parts; *s; s++)

@@ -51,6 +51,7 @@ typedef struct sk_sync {
 
 extern const sk_sync *const sk_sync_parts[];
 const sk_sync *sk_sync_find(const char *name);
+const char *sk_sync_timed_name(const sk_layout *l);      /* of the way in which time decides */
 const sk_sync *sk_sync_of(const sk_layout *l, int axis); /* NULL: it has no replicas */
 
 /* Partners of n replicas: how many rounds there are until they repeat, and the partner of replica i

@@ -9,6 +9,7 @@
  * With sync=ssp:S ranks update one after the other (comm/turns.h): a rank takes the newest weights
  * where a step begins (PULL) and where its update does (PUSH). */
 #include "program/lowering.h"
+#include "program/sync.h"
 
 bool sk_is_timed(const sk_lowering *e, int axis) { return sk_timed_axis(e->l) == axis; }
 
@@ -48,7 +49,7 @@ int64_t sk_timed_wire(const sk_program *p, const sk_inst *in)
     return in->act == SK_DO_COMMIT ? 2 * grads * (m - 1) / m : kept;
 }
 
-static const char *way(const sk_lowering *e) { return e->l->sync[sk_timed_axis(e->l)].name; }
+static const char *way(const sk_lowering *e) { return sk_sync_timed_name(e->l); }
 
 static sk_status one_host(const sk_lowering *e)
 {

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/clock.h"
 #include "device/blas_setup.h"
+#include "program/sync.h"
 #include "run/backend.h"
 #include "run/timed.h"
 
@@ -131,7 +132,7 @@ sk_status sk_run_untimed(const sk_layout *l)
         SK_ECONF,
         "layout: sync=%s is for skein train, which records what time decides; leave sync "
         "out",
-        l->sync[sk_timed_axis(l)].name);
+        sk_sync_timed_name(l));
 }
 
 sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_run_opts *o,

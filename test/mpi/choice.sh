@@ -25,7 +25,7 @@ cat >"$temp/rank" <<'END'
 #!/bin/sh
 # FOLDER SKEIN: one rank, on a host of its own and with a machine file of its own
 export XDG_CONFIG_HOME=$1/config$((OMPI_COMM_WORLD_RANK > 0)) SKEIN_HOST=host$OMPI_COMM_WORLD_RANK
-exec "$2" bench coll --choice --sizes 4Ki --seconds 0.01 -o csv
+exec "$2" bench coll --choice --op allreduce --sizes 4Ki --seconds 0.01 -o csv
 END
 chmod +x "$temp/rank"
 choice() { # ranks: chosen and predicted_us

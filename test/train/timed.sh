@@ -137,7 +137,7 @@ for way in backup:1 ssp:inf; do
 done
 
 for way in ssp:1 backup:1; do
-    subcommand=rate refused 78 "are for skein train" "${job[@]}" --steps 12 layout="dp=2 sync=$way"
+    subcommand=rate refused 78 "sync=${way%:*} is for skein train" "${job[@]}" --steps 12 layout="dp=2 sync=$way"
 done
 for way in backup:1 ssp:1; do
     refused 78 "rank 0 has no samples" "${job[@]}" layout="dp=3 sync=$way" train.batch=2 run=no
