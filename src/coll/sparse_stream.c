@@ -308,7 +308,7 @@ typedef struct adder {
     sk_reduce reduce;
     int64_t size, each, used; /* bytes of an element, for each operand, of them in use */
     char *to;
-    _Alignas(64) char part[SK_STREAM_MOST * 64];
+    _Alignas(32) char part[SK_STREAM_MOST * 64]; /* as far as stack frames of ASan are aligned */
 } adder;
 
 static void flush(adder *a, int k)
