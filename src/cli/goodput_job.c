@@ -1,9 +1,8 @@
 /* goodput_job.c - the step and the checkpoints of a job on some number of GPUs. */
 #include "cli/goodput_job.h"
 #include "base/strings.h"
-#include "plan/simulator.h"
 #include "run/run.h"
-#include "train/setup.h"
+#include "train/setup_simulate.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -127,22 +126,11 @@ static void count_state(sk_arena *a, const sk_program *const *programs, const in
 
 static sk_status simulate(sk_arena *a, const sk_setup *s, const sk_machine *m, sk_goodput_size *out)
 {
-    const sk_program *const *programs = NULL;
-    int *shape_of = NULL;
-    sk_simulation step;
-    sk_compile_opts o = sk_setup_opts(s);
-    o.validate = false;
-    o.host_of = sk_machine_hosts(a, m, s->n_ranks);
-    o.costs = &m->costs;
-    SK_TRY(sk_simulate_compile(a, &s->graph, &s->layout, &o, &programs, &shape_of));
-    sk_simulate_in in = {
-        .machine = m, .programs = programs, .shape_of = shape_of, .by_class = true};
-    SK_TRY(sk_simulate(a, &in, &step));
-    out->step = step.seconds;
-    for (int i = 0; i < step.n; i++)
-        if (sk_device_bytes(step.v[i].program) > out->memory)
-            out->memory = sk_device_bytes(step.v[i].program);
-    count_state(a, programs, shape_of, out);
+    sk_simulated_step step;
+    SK_TRY(sk_setup_simulate(a, s, m, &step));
+    out->step = step.sim.seconds;
+    out->memory = step.bytes;
+    count_state(a, step.programs, step.shape_of, out);
     return SK_OK;
 }
 

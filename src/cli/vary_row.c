@@ -2,8 +2,7 @@
 #include "cli/vary.h"
 #include "base/strings.h"
 #include "layout/word.h"
-#include "plan/simulator.h"
-#include "train/setup.h"
+#include "train/setup_simulate.h"
 
 #include <string.h>
 
@@ -168,9 +167,10 @@ sk_status sk_vary_job(sk_arena *a, const sk_vary *v, const sk_vary_row *r, sk_jo
 
 /* --- its step --- */
 
-static void fill(const sk_setup *s, const sk_machine *m, const sk_simulation *sim,
+static void fill(const sk_setup *s, const sk_machine *m, const sk_simulated_step *step,
                  sk_vary_step *out)
 {
+    const sk_simulation *sim = &step->sim;
     double peak = sk_machine_peak(m, s->n_ranks, s->threads);
     *out = (sk_vary_step){.ranks = s->n_ranks,
                           .seconds = sim->seconds,
@@ -180,9 +180,7 @@ static void fill(const sk_setup *s, const sk_machine *m, const sk_simulation *si
     out->tokens =
         (double)s->job->batch * (sk_graph_is_sequences(&s->graph) ? (double)s->job->seq : 1);
     if (peak > 0 && sim->seconds > 0) out->mfu = s->flops / sim->seconds / peak;
-    for (int i = 0; i < sim->n; i++)
-        if (sk_device_bytes(sim->v[i].program) > out->bytes)
-            out->bytes = sk_device_bytes(sim->v[i].program);
+    out->bytes = step->bytes;
     out->fits = !m->memory || out->bytes <= m->memory;
     out->dollars = 1e6 * m->upkeep.price * s->n_ranks * sim->seconds / 3600 / out->tokens;
 }
@@ -190,20 +188,11 @@ static void fill(const sk_setup *s, const sk_machine *m, const sk_simulation *si
 sk_status sk_vary_step_of(sk_arena *a, const sk_job *job, const sk_machine *m, sk_vary_step *out)
 {
     sk_setup *s = sk_new(a, sk_setup);
-    const sk_program *const *programs = NULL;
-    int *shape_of = NULL;
-    sk_simulation sim;
+    sk_simulated_step step;
     SK_TRY(sk_setup_layout(a, job, s));
     SK_TRY(sk_argv_job_stands(s));
     SK_TRY(sk_setup_second_programs(s)); /* refuses what a run would */
-    sk_compile_opts o = sk_setup_opts(s);
-    o.validate = false;
-    o.host_of = sk_machine_hosts(a, m, s->n_ranks);
-    o.costs = &m->costs;
-    SK_TRY(sk_simulate_compile(a, &s->graph, &s->layout, &o, &programs, &shape_of));
-    sk_simulate_in in = {
-        .machine = m, .programs = programs, .shape_of = shape_of, .by_class = true};
-    SK_TRY(sk_simulate(a, &in, &sim));
-    fill(s, m, &sim, out);
+    SK_TRY(sk_setup_simulate(a, s, m, &step));
+    fill(s, m, &step, out);
     return SK_OK;
 }

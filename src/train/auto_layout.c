@@ -3,9 +3,8 @@
 #include "base/clock.h"
 #include "base/strings.h"
 #include "base/threads.h"
-#include "plan/simulator.h"
 #include "train/host.h"
-#include "train/setup.h"
+#include "train/setup_simulate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +18,6 @@ static const double SEARCHED = 0.85; /* of the time; in the rest the best are pr
 
 typedef struct pricing {
     const sk_auto_in *in;
-    const int *host_of;
 } pricing;
 
 /* The job with that layout and so many layers. */
@@ -29,9 +27,7 @@ static sk_status price_layers(const pricing *p, const char *text, int64_t layers
     sk_arena tmp = {0};
     sk_job *job = sk_new(&tmp, sk_job);
     sk_setup *s = sk_new(&tmp, sk_setup);
-    const sk_program *const *programs = NULL;
-    int *shape_of = NULL;
-    sk_simulation sim;
+    sk_simulated_step step;
     *job = *p->in->job;
     job->ranks = p->in->ranks;
     job->budget = 0;
@@ -40,23 +36,11 @@ static sk_status price_layers(const pricing *p, const char *text, int64_t layers
     sk_status st = sk_setup_layout(&tmp, job, s);
     const char *idle = st ? NULL : sk_layout_idle(&tmp, &s->layout);
     if (idle) st = sk_fail(SK_ECONF, "layout: %s", idle);
+    if (!st) st = sk_setup_simulate(&tmp, s, p->in->machine, &step);
     if (!st) {
-        sk_compile_opts o = sk_setup_opts(s);
-        o.validate = false;
-        o.host_of = p->host_of;
-        o.costs = &p->in->machine->costs;
-        st = sk_simulate_compile(&tmp, &s->graph, &s->layout, &o, &programs, &shape_of);
-    }
-    sk_simulate_in in = {
-        .machine = p->in->machine, .programs = programs, .shape_of = shape_of, .by_class = true};
-    if (!st) st = sk_simulate(&tmp, &in, &sim);
-    out->bytes = 0;
-    for (int r = 0; !st && r < p->in->ranks; r++)
-        if (sk_device_bytes(programs[shape_of[r]]) > out->bytes)
-            out->bytes = sk_device_bytes(programs[shape_of[r]]);
-    if (!st) {
-        out->seconds = sim.seconds;
-        out->busy = sim.busy, out->exposed = sim.exposed, out->bubble = sim.bubble;
+        const sk_simulation *sim = &step.sim;
+        out->bytes = step.bytes, out->seconds = sim->seconds;
+        out->busy = sim->busy, out->exposed = sim->exposed, out->bubble = sim->bubble;
     }
     sk_arena_end(&tmp);
     return st;
@@ -201,7 +185,7 @@ sk_status sk_auto_layout(const sk_auto_in *in, sk_search_out *out)
     sk_arena a = {0};
     sk_host host;
     double begin = sk_now();
-    pricing p = {in, sk_machine_hosts(&a, in->machine, in->ranks)};
+    pricing p = {in};
     starts s = {.arena = &a};
     sk_host_detect(&host);
     if (*in->job->layout && strcmp(in->job->layout, "auto") != 0) add(&s, in->job->layout);

@@ -1,0 +1,19 @@
+/* setup_simulate.h - a training step of a job on a machine, simulated with a rank of each class
+ * (plan/simulator.h).  Needs no more than sk_setup_layout(). */
+#ifndef SK_TRAIN_SETUP_SIMULATE_H
+#define SK_TRAIN_SETUP_SIMULATE_H
+
+#include "plan/simulator.h"
+#include "train/setup.h"
+
+typedef struct sk_simulated_step {
+    const sk_program *const *programs; /* by shape */
+    int *shape_of;                     /* by rank */
+    sk_simulation sim;
+    int64_t bytes; /* of the device memory of the rank that needs the most */
+} sk_simulated_step;
+
+sk_status sk_setup_simulate(sk_arena *a, const sk_setup *s, const sk_machine *m,
+                            sk_simulated_step *out);
+
+#endif
