@@ -4,7 +4,7 @@
 #include "cli/argv.h"
 #include "cli/cmd.h"
 #include "cli/goodput_job.h"
-#include "plan/goodput.h"
+#include "plan/goodput_model.h"
 #include "train/save_interval.h"
 #include "train/setup.h"
 

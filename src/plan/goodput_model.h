@@ -1,5 +1,5 @@
-/* goodput.h - what failures leave of a job's time: the best interval between checkpoints, the part
- * of the time that advances training, and how long a run takes.
+/* goodput_model.h - what failures leave of a job's time: the best interval between checkpoints, the
+ * part of the time that advances training, and how long a run takes.
  *
  * Hosts fail independently after exponential times.  A failure is noticed after `detect` seconds;
  * then all ranks start again from the last checkpoint, in `restart` seconds, in which hosts may
@@ -30,8 +30,8 @@
  *
  * Times are in seconds.  Not in it: failures that come together (a switch, a rack), failures whose
  * rate changes with time, checkpoints that are damaged. */
-#ifndef SK_PLAN_GOODPUT_H
-#define SK_PLAN_GOODPUT_H
+#ifndef SK_PLAN_GOODPUT_MODEL_H
+#define SK_PLAN_GOODPUT_MODEL_H
 
 #include "base/status.h"
 

@@ -1,5 +1,5 @@
-/* goodput.c - closed forms of goodput, and runs with failures played event by event. */
-#include "plan/goodput.h"
+/* goodput_model.c - closed forms of goodput, and runs with failures played event by event. */
+#include "plan/goodput_model.h"
 #include "base/rng.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/* goodput.c - closed forms against published figures, against brute force, and against runs that
- * are played event by event. */
-#include "plan/goodput.h"
+/* goodput_model.c - closed forms against published figures, against brute force, and against runs
+ * that are played event by event. */
+#include "plan/goodput_model.h"
 #include "lib/check.h"
 
 #include <math.h>
