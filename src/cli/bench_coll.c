@@ -152,6 +152,16 @@ static bool fits(const asked *q, const sk_coll *c, sk_coll_kind kind)
     return sk_coll_can(c, &ask);
 }
 
+/* What is timed where nobody says: every part straight to where it belongs, in the heaps of one
+ * host or as a list between hosts. */
+static const char *plainest(const asked *q)
+{
+    int i = 0;
+    if (q->boot.n_hosts <= 1) return sk_algorithm_name(SK_BUILTIN);
+    while (sk_coll_parts[i]->build != sk_steps_direct || sk_coll_parts[i]->native) i++;
+    return sk_coll_parts[i]->name;
+}
+
 static int list_names(sk_arena *a, const asked *q, int kind, const char *const **out)
 {
     int n = 0, all = 0;
@@ -573,7 +583,7 @@ sk_status sk_bench_coll(sk_arena *a, int argc, char **argv)
     q->fresh = fresh != NULL;
     if (calibrating) return calibrate(a, file, seconds ? q->seconds : calibrate_seconds, format);
     SK_TRY(join(a, q, &ranks));
-    if (!q->algorithms && !q->fit) q->algorithms = q->boot.n_hosts > 1 ? "direct" : "shm";
+    if (!q->algorithms && !q->fit) q->algorithms = plainest(q);
     SK_TRY(read_points(a, q, ops, sizes, ranks));
     SK_TRY(sk_machine_default(a, cluster, &q->machine, &warning));
     if (warning) fprintf(stderr, "skein: %s\n", warning);

@@ -57,8 +57,8 @@ static sk_status one_host(const sk_lowering *e)
         if (e->opts->host_of[r] != e->opts->host_of[0])
             return sk_fail(SK_ECONF,
                            "layout: sync=%s lets ranks read each other's memory, and rank %d is on "
-                           "another host than rank 0; one host is needed (between hosts: "
-                           "sync=local:8, sync=diloco:50)",
+                           "another host than rank 0; one host is needed (between hosts: ways "
+                           "that synchronise every H steps, see skein list sync)",
                            way(e), r);
     return SK_OK;
 }
@@ -103,8 +103,9 @@ static sk_status all_is_shared(const sk_lowering *e)
                        way(e));
     if (p->ema > 0 && sk_layout_stale(e->l) >= 0)
         return sk_fail(SK_ECONF,
-                       "optim.ema averages the weights of steps, and with sync=ssp each step has "
-                       "as many updates as ranks; take optim.ema=0");
+                       "optim.ema averages the weights of steps, and with sync=%s each step has "
+                       "as many updates as ranks; take optim.ema=0",
+                       way(e));
     return SK_OK;
 }
 

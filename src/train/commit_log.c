@@ -2,6 +2,7 @@
 #include "train/commit_log.h"
 #include "base/file_io.h"
 #include "base/strings.h"
+#include "comm/quorum.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_RANKS = 32, MOST_STEPS = 1 << 24, READ = 0, UPDATE = 1 };
+enum { MOST_RANKS = SK_QUORUM_RANKS, MOST_STEPS = 1 << 24, READ = 0, UPDATE = 1 };
 #define MOST_TURNS (2ll * MOST_RANKS * MOST_STEPS)
 
 static const char *path_of(sk_arena *a, const char *run)
@@ -200,9 +201,9 @@ static sk_status wrong_size(const reader *r, const line *x)
 {
     int found = __builtin_popcount(x->dropped), needed = r->to->n_dropped;
     return sk_fail(SK_EDATA,
-                   "%s: line %d drops %d rank%s, and with sync=backup:%d every step drops %d; the "
+                   "%s: line %d drops %d rank%s, and with sync=%s:%d every step drops %d; the "
                    "file is damaged, or of a run with another layout",
-                   r->path, r->at, found, sk_plural(found), needed, needed);
+                   r->path, r->at, found, sk_plural(found), r->to->way, needed, needed);
 }
 
 static sk_status wrong_turn(const reader *r, const line *x, int64_t before)
@@ -333,10 +334,10 @@ static sk_status too_far(const sk_commits *c, const char *run, const int64_t *tu
     int64_t i = (turn - *c->turn) / 2;
     return sk_fail(SK_EDATA,
                    "replay: %s/commits.jsonl: in turn %lld rank %lld was %lld steps ahead of the "
-                   "slowest, and with sync=ssp:%d it waits at more than %d; the file is damaged, "
+                   "slowest, and with sync=%s:%d it waits at more than %d; the file is damaged, "
                    "or of a run with another layout",
                    run, (long long)*turn, (long long)(i % c->n_ranks),
-                   (long long)(i / c->n_ranks - least), c->most_ahead, c->most_ahead);
+                   (long long)(i / c->n_ranks - least), c->way, c->most_ahead, c->most_ahead);
 }
 
 /* Or ranks would wait for each other: all[n] are turns in order, those of steps before `from` are

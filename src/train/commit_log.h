@@ -40,6 +40,7 @@ typedef struct sk_commits {
     int64_t first, n, cap; /* steps from `first` to n - 1 are recorded; n 0: nothing */
     int n_ranks;
     bool stale;
+    const char *way;             /* sync=NAME of the run: for messages */
     int n_dropped;               /* of every set: B of sync=backup:B */
     int most_ahead;              /* S of sync=ssp:S; -1: any */
     int64_t changed_at;          /* steps done when a key was changed last; 0: never */
@@ -55,8 +56,8 @@ sk_status sk_commit_log_step(const sk_commit_log *l, int64_t step, unsigned set,
 sk_status sk_commit_log_turns(const sk_commit_log *l, int64_t step, int rank,
                               const int64_t turn[2]);
 
-/* out has n_ranks, stale, n_dropped and most_ahead.  SK_EDATA: it is none, is damaged, of another
- * number of ranks or of another way. */
+/* out has n_ranks, stale, way, n_dropped and most_ahead.  SK_EDATA: it is none, is damaged, of
+ * another number of ranks or of another way. */
 sk_status sk_commits_read(sk_arena *a, const char *run, sk_commits *out);
 /* Take the first `steps` steps of what was read: turns are numbered without those behind. SK_EDATA:
  * a rank was farther ahead than most_ahead, in steps from `from` on. */

@@ -4,6 +4,7 @@
 #include "base/proc.h"
 #include "base/shell_word.h"
 #include "base/strings.h"
+#include "program/sync.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -295,7 +296,7 @@ static void done_again(const sk_console *c)
             (long long)atomic_load(&t->again), (long long)atomic_load(&t->steps));
 }
 
-/* sync=backup: who was dropped how often, the most often first. */
+/* With backup workers: who was dropped how often, the most often first. */
 static void done_dropped(sk_console *c, sk_arena *a, long long steps)
 {
     long long times[SK_CHANNEL_DROPPED], most = 0, rest = 0;
@@ -316,10 +317,10 @@ static void done_dropped(sk_console *c, sk_arena *a, long long steps)
     fprintf(c->to, " of %lld step%s\n", steps, sk_plural(steps));
     if (steps >= ENOUGH_STEPS && 2 * most > steps)
         sk_console_warn(c, sk_print(a,
-                                    "sync=backup dropped rank %d in %lld of %lld steps, and its "
+                                    "sync=%s dropped rank %d in %lld of %lld steps, and its "
                                     "samples with it; fewer ranks than cores are needed, or plain "
                                     "dp (doc/sync.md)",
-                                    first, most, steps));
+                                    sk_sync_timed_name(&c->s->layout), first, most, steps));
 }
 
 static void done_timed(sk_console *c, sk_arena *a)

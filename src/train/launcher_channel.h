@@ -17,6 +17,7 @@
 #ifndef SK_TRAIN_LAUNCHER_CHANNEL_H
 #define SK_TRAIN_LAUNCHER_CHANNEL_H
 
+#include "comm/quorum.h"
 #include "device/nvml.h"
 #include "train/backward_outputs.h"
 #include "train/checkpoint.h"
@@ -27,7 +28,7 @@
 enum {
     SK_CHANNEL_RECORDS = 1024,
     SK_CHANNEL_DECISIONS = 64,
-    SK_CHANNEL_DROPPED = 32, /* ranks of sync=backup, at most */
+    SK_CHANNEL_DROPPED = SK_QUORUM_RANKS,
     SK_WHY = 256
 };
 

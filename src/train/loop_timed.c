@@ -12,6 +12,7 @@
 #include "train/loop_state.h"
 #include "base/clock.h"
 #include "base/shell_word.h"
+#include "program/sync.h"
 #include "run/run.h"
 
 #include <math.h>
@@ -120,6 +121,7 @@ static sk_status read_replay(sk_loop *l)
     l->replay = (sk_commits){.n_ranks = l->s->n_ranks,
                              .from = l->t->step,
                              .stale = axis >= 0,
+                             .way = sk_sync_timed_name(layout),
                              .n_dropped = backup < 0 ? 0 : layout->sync[backup].backup,
                              .most_ahead = stale == SK_ANY_STALENESS ? -1 : stale - 1};
     SK_TRY(sk_commits_read(&l->arena, job->replay, &l->replay));

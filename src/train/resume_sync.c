@@ -44,6 +44,15 @@ static int64_t apart_from(const sk_layout *l)
     return from;
 }
 
+/* The way whose first steps are synchronous, up to a step that is said. */
+static const char *postponed(void)
+{
+    const sk_sync *const *s = sk_sync_parts;
+    while (*s && !(*s)->after) s++;
+    sk_assert(*s);
+    return (*s)->name;
+}
+
 /* Steps that are synchronous sum gradients of all replicas: their weights must be alike. */
 static sk_status check_alike(const sk_layout *l, const sk_ckpt *c, const char *from)
 {
@@ -56,9 +65,9 @@ static sk_status check_alike(const sk_layout *l, const sk_ckpt *c, const char *f
     return sk_fail(SK_ECONF,
                    "layout: replicas of %s have weights of their own since step %lld, and this "
                    "run's layout would sum their gradients until step %lld; let them be on their "
-                   "own from step %lld on at the latest (sync=postlocal:H@%lld)",
+                   "own from step %lld on at the latest (sync=%s:H@%lld)",
                    from, (long long)apart_from(&old), (long long)apart_from(l),
-                   (long long)c->state.step, (long long)c->state.step);
+                   (long long)c->state.step, postponed(), (long long)c->state.step);
 }
 
 static void tell_anchor(sk_out *o, const sk_layout *l, const sk_ckpt *c, const char *from)

@@ -17,7 +17,8 @@ sk_status sk_setup_check_timed(const sk_setup *s)
     if (*job->replay && !sk_layout_timed(&s->layout))
         return sk_fail(SK_EDATA,
                        "replay: time made no choices in run %s, which any run of its config.yaml "
-                       "repeats; a run with sync=backup or sync=ssp is needed",
+                       "repeats; one in which time decides is needed: with backup workers or "
+                       "bounded staleness (skein list sync)",
                        job->replay);
     if (!sk_layout_timed(&s->layout)) return SK_OK;
     const conflict all[] = {
