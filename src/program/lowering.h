@@ -141,6 +141,7 @@ typedef struct sk_lowering {
     int *packed;  /* [tensor * n_micro + micro]: 1 + the buffer in fewer bits; 0: none */
     int *gathering;     /* [layer][width]: the call that gathers its sharded weights */
     int gathered_layer; /* whose weights are gathered; -1: none */
+    struct sk_lazy *lazy; /* weights that this step gathers before their first use (lazy_gathers.c) */
     sk_ints layers;     /* of the task being written, in its order */
     const sk_matrix_placement
         *matrices;       /* where the work on matrices is done: matrix_placement.c */
@@ -322,6 +323,12 @@ void sk_plan_gathers(sk_lowering *e);
 int sk_lower_gathered(sk_lowering *e, int param); /* the buffer that has it as kernels see it */
 void sk_lower_close_layer(sk_lowering *e);
 
+/* lazy_gathers.c: is a parameter gathered where a step first reads it; where a training section
+ * begins; a parameter is about to be read. */
+bool sk_lower_is_lazy(const sk_lowering *e, const sk_param_plan *q);
+void sk_lower_lazy_begin(sk_lowering *e);
+void sk_lower_lazy(sk_lowering *e, int param);
+
 /* weight_stash.c: weights that change within a step; a pass behind `lower`. */
 sk_status sk_lower_async(sk_lowering *e); /* may the stages of this layout update asynchronously? */
 /* Does the backward pass read the version of the weights that the current forward task reads? */
@@ -344,6 +351,7 @@ void sk_lower_update(sk_lowering *e);
 void sk_lower_update_task(sk_lowering *e, sk_task t); /* of a stage that updates asynchronously */
 sk_inst *sk_lower_pass(sk_lowering *e, int param, int pass);
 void sk_lower_whole_weights(sk_lowering *e); /* gathers the shards that were updated */
+void sk_lower_validated_weights(sk_lowering *e); /* and, before validations, lazy ones */
 void sk_lower_report(sk_lowering *e);
 sk_status sk_lower_late(sk_lowering *e); /* starts the delayed updates of the step before */
 

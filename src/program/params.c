@@ -8,7 +8,8 @@
  *     shard grads     weights used,   gradient cut:    reduce-scatter per task, gather weights
  *     shard params    weights cut:    gather per layer and task; gradient cut as above
  *
- * Gathers (param_gathers.c) and reductions may be of encoded shards (codec_calls.c).  Ranks along
+ * Whole weights are gathered where a step first reads them (lazy_gathers.c).  Gathers for a layer
+ * of a task (param_gathers.c) and reductions may be of encoded shards (codec_calls.c).  Ranks along
  * the shard axis may share one copy of the weights in memory (replica): each updates its shard in
  * place, and the gather is only a synchronisation. */
 #include "program/lowering.h"
@@ -209,8 +210,9 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
     q->stored = kept(e, t->name, t, SK_WEIGHTS, cut ? &q->update : &q->used);
     q->shard = cut || !sk_lower_is_cut(e, q) ? q->stored : part_of(e, q->stored, t, &q->update);
     p->bufs.v[q->stored].common = is_common(e, q);
+    q->lazy = sk_lower_is_lazy(e, q);
     q->owner = sk_lower_first(e, &q->update, set);
-    q->writes = sk_lower_first(e, cut ? &q->update : &q->used, set);
+    q->writes = sk_lower_first(e, sk_param_kept_state(p, q), set);
     if (!e->opts->optim) return SK_OK;
     bool moves = q->optim->perturb && t->bias_update == 0;
     if (t->type != SK_F32 || sk_lower_hosted(e, t) || moves)
