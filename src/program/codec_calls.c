@@ -160,7 +160,8 @@ int sk_lower_encode(sk_lowering *e, const sk_codec *c, const sk_param_plan *q, i
 
 /* Which term of the sum this rank's gradient is, and of how many: one for each coordinate along the
  * axes over which it is partial, and for each stage that has the weight. */
-static int part_of_sum(const sk_lowering *e, const sk_param_plan *q, uint64_t stages, int *n)
+static int part_of_sum(const sk_lowering *e, const sk_param_plan *q, const sk_stages *stages,
+                       int *n)
 {
     int at = 0;
     *n = 1;
@@ -169,7 +170,7 @@ static int part_of_sum(const sk_lowering *e, const sk_param_plan *q, uint64_t st
         if (a == e->l->stage_axis) {
             size = here = 0;
             for (int s = 0; s < e->l->mesh.size[a]; s++) {
-                if (!(stages >> s & 1)) continue;
+                if (!sk_stages_has(stages, s)) continue;
                 size++;
                 here += s < e->p->stage;
             }
@@ -190,7 +191,7 @@ static bool tells(const sk_lowering *e, const sk_param_plan *q)
     return true;
 }
 
-void sk_plan_coded(sk_lowering *e, sk_param_plan *q, uint64_t stages)
+void sk_plan_coded(sk_lowering *e, sk_param_plan *q, const sk_stages *stages)
 {
     int n = 0, at = q->term = part_of_sum(e, q, stages, &n);
     if (!e->l->feedback) return;

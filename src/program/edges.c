@@ -6,16 +6,16 @@
 static void index_tensors(sk_lowering *e)
 {
     int all = e->g->tensors.n;
-    uint64_t *read_by = sk_many(e->tmp, uint64_t, all);
-    uint64_t *read_forward = sk_many(e->tmp, uint64_t, all);
+    sk_stages *read_by = sk_many(e->tmp, sk_stages, all);
+    sk_stages *read_forward = sk_many(e->tmp, sk_stages, all);
     unsigned *as_part = sk_many(e->tmp, unsigned, all);
     sk_state *grad_made = sk_many(e->tmp, sk_state, all);
     for (int i = e->g->nodes.n - 1; i >= 0; i--) { /* the first contribution has the last word */
         const sk_node *n = e->g->nodes.v[i];
         for (int k = 0; k < n->n_in; k++) {
             int t = n->in[k]->id;
-            read_by[t] |= 1ull << e->sp->stage[i];
-            if (n->phase == SK_FORWARD) read_forward[t] |= 1ull << e->sp->stage[i];
+            sk_stages_add(&read_by[t], e->sp->stage[i]);
+            if (n->phase == SK_FORWARD) sk_stages_add(&read_forward[t], e->sp->stage[i]);
             for (int a = 0; a < e->l->mesh.n; a++)
                 if (e->sp->node[i].in[k].how[a] == SK_PARTIAL) as_part[t] |= 1u << a;
         }

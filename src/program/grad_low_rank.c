@@ -74,7 +74,7 @@ bool sk_lower_low_rank(const sk_lowering *e, const sk_param_plan *q)
 
 /* --- the factor that is kept --- */
 
-void sk_plan_low_rank(sk_lowering *e, sk_param_plan *q, uint64_t stages)
+void sk_plan_low_rank(sk_lowering *e, sk_param_plan *q, const sk_stages *stages)
 {
     const sk_tensor *t = q->tensor;
     const sk_extent of = sk_lower_box(e, t, &q->used, -1);

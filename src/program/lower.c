@@ -220,6 +220,7 @@ static sk_status train_section(sk_lowering *e)
     SK_TRY(sk_lower_late(e));
     sk_lower_replica_begin(e);
     sk_lower_pull(e);
+    sk_lower_lazy_begin(e);
     SK_TRY(do_tasks(e));
     sk_lower_grads_end(e);
     sk_lower_update(e);
@@ -230,6 +231,7 @@ static sk_status forward_section(sk_lowering *e)
 {
     section_begin(e, false);
     sk_lower_replica_mean(e);
+    sk_lower_validated_weights(e);
     SK_TRY(do_tasks(e));
     if (e->g->loss) sk_lower_report(e);
     return SK_OK;

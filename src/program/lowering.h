@@ -4,6 +4,7 @@
 
 #include "program/program.h"
 #include "program/saved.h"
+#include "program/stage_set.h"
 #include "program/pipeline_schedule.h"
 
 /* A tensor may be available in several states for one micro-batch. */
@@ -61,8 +62,8 @@ typedef struct sk_plan {
     /* tasks */
     const sk_tasks *tasks[2]; /* of the validation and the training section, by stage */
     /* edges; from `recompute` on the arrays by tensor are copies that have clones too */
-    const uint64_t *read_by;      /* tensor id -> set of stages that read it */
-    const uint64_t *read_forward; /* the same, of forward nodes alone */
+    const sk_stages *read_by;     /* tensor id -> set of stages that read it */
+    const sk_stages *read_forward; /* the same, of forward nodes alone */
     const unsigned *as_part;      /* tensor id -> axes over which somebody reads a partial sum */
     const sk_state *grad_made;    /* tensor id -> its gradient before any reduction */
     const sk_ints *of_chunk; /* [2 * chunk + phase]: its nodes, in graph order; regions has a copy
@@ -141,7 +142,9 @@ typedef struct sk_lowering {
     int *packed;  /* [tensor * n_micro + micro]: 1 + the buffer in fewer bits; 0: none */
     int *gathering;     /* [layer][width]: the call that gathers its sharded weights */
     int gathered_layer; /* whose weights are gathered; -1: none */
-    sk_ints layers;     /* of the task being written, in its order */
+    struct sk_lazy
+        *lazy;      /* weights that this step gathers before their first use (lazy_gathers.c) */
+    sk_ints layers; /* of the task being written, in its order */
     const sk_matrix_placement
         *matrices;       /* where the work on matrices is done: matrix_placement.c */
     sk_reduce totals_by; /* of the optimizer's totals that are being written: SK_SUM, SK_MAXIMUM */
@@ -210,7 +213,7 @@ void sk_lower_recv(sk_lowering *e, int peer, int64_t tag, int buf);      /* rece
 void sk_lower_wait_sent(sk_lowering *e, int peer); /* until all that was sent has arrived */
 
 /* Stages that read a tensor in the current section. */
-uint64_t sk_lower_readers(const sk_lowering *e, const sk_tensor *t);
+const sk_stages *sk_lower_readers(const sk_lowering *e, const sk_tensor *t);
 
 /* send_window.c: widens the window until the section has no deadlock. */
 sk_status sk_lower_window(sk_lowering *e, int *window);
@@ -295,7 +298,7 @@ int sk_lower_encode(sk_lowering *e, const sk_codec *c, const sk_param_plan *q, i
 uint64_t sk_lower_stream(const sk_param_plan *q);           /* of its random bits */
 void sk_lower_then(sk_lowering *e, int call, sk_then what); /* after the wait for the call */
 void sk_plan_coded(sk_lowering *e, sk_param_plan *q,
-                   uint64_t stages); /* plans the buffer of error feedback */
+                   const sk_stages *stages); /* plans the buffer of error feedback */
 
 /* params.c: where parameters are stored. */
 sk_status sk_plan_params(sk_lowering *e);
@@ -304,15 +307,15 @@ bool sk_lower_is_cut(const sk_lowering *e, const sk_param_plan *q); /* the optim
 /* A buffer that is kept beside a parameter, sharded as the optimizer sees it. */
 int sk_lower_kept_state(sk_lowering *e, const char *name, const sk_param_plan *q, sk_dtype type);
 /* Is this rank, of those of the stages that have a shard in state s, the first? */
-bool sk_lower_first(const sk_lowering *e, const sk_state *s, uint64_t stages);
+bool sk_lower_first(const sk_lowering *e, const sk_state *s, const sk_stages *stages);
 bool sk_lower_per_task(const sk_lowering *e); /* gradients are reduced task by task */
 bool sk_lower_sharded(const sk_lowering *e, sk_shard level); /* over more than one rank */
 /* The buffers of a sum that nodes contribute to: the gradient of a parameter, or an extra. */
 void sk_plan_sum(sk_lowering *e, sk_param_plan *q, const char *name);
 
 /* rank_groups.c: the group of the stages that share a parameter, -1: none; all groups. */
-int sk_plan_tie_group(sk_lowering *e, uint64_t set, uint64_t *sets, int *n_sets);
-void sk_plan_rank_groups(sk_lowering *e, const uint64_t *sets, int n_sets);
+int sk_plan_tie_group(sk_lowering *e, const sk_stages *set, sk_stages *sets, int *n_sets);
+void sk_plan_rank_groups(sk_lowering *e, const sk_stages *sets, int n_sets);
 
 /* param_extras.c: extras of the backward pass. */
 sk_status sk_plan_extras(sk_lowering *e);
@@ -321,6 +324,12 @@ sk_status sk_plan_extras(sk_lowering *e);
 void sk_plan_gathers(sk_lowering *e);
 int sk_lower_gathered(sk_lowering *e, int param); /* the buffer that has it as kernels see it */
 void sk_lower_close_layer(sk_lowering *e);
+
+/* lazy_gathers.c: is a parameter gathered where a step first reads it; where a training section
+ * begins; a parameter is about to be read. */
+bool sk_lower_is_lazy(const sk_lowering *e, const sk_param_plan *q);
+void sk_lower_lazy_begin(sk_lowering *e);
+void sk_lower_lazy(sk_lowering *e, int param);
 
 /* weight_stash.c: weights that change within a step; a pass behind `lower`. */
 sk_status sk_lower_async(sk_lowering *e); /* may the stages of this layout update asynchronously? */
@@ -343,7 +352,8 @@ sk_status sk_measure_noise(sk_lowering *e);
 void sk_lower_update(sk_lowering *e);
 void sk_lower_update_task(sk_lowering *e, sk_task t); /* of a stage that updates asynchronously */
 sk_inst *sk_lower_pass(sk_lowering *e, int param, int pass);
-void sk_lower_whole_weights(sk_lowering *e); /* gathers the shards that were updated */
+void sk_lower_whole_weights(sk_lowering *e);     /* gathers the shards that were updated */
+void sk_lower_validated_weights(sk_lowering *e); /* and, before validations, lazy ones */
 void sk_lower_report(sk_lowering *e);
 sk_status sk_lower_late(sk_lowering *e); /* starts the delayed updates of the step before */
 
@@ -477,7 +487,7 @@ void sk_join_adasum(sk_lowering *e, const sk_grad_at *v, int n, bool tied);
  * of those of a list that are tied between stages, or that are not; and, where a step is known to
  * be taken, the factors for the next one. */
 bool sk_lower_low_rank(const sk_lowering *e, const sk_param_plan *q);
-void sk_plan_low_rank(sk_lowering *e, sk_param_plan *q, uint64_t stages);
+void sk_plan_low_rank(sk_lowering *e, sk_param_plan *q, const sk_stages *stages);
 void sk_reduce_low_rank(sk_lowering *e, const sk_grad_at *v, int n, bool tied);
 void sk_lower_keep_factors(sk_lowering *e);
 

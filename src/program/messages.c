@@ -115,7 +115,7 @@ static void index_crossing(const sk_lowering *e, sk_ints *by_chunk)
         const sk_node *n = e->g->nodes.v[i];
         if (e->sp->stage[i] == e->p->stage) continue;
         for (int o = 0; o < n->n_out; o++)
-            if (!n->into[o] && sk_lower_readers(e, n->out[o]) >> e->p->stage & 1)
+            if (!n->into[o] && sk_stages_has(sk_lower_readers(e, n->out[o]), e->p->stage))
                 *sk_push(e->tmp, &by_chunk[2 * e->sp->chunk[i] + (int)n->phase]) = n->out[o]->id;
     }
 }
@@ -150,7 +150,7 @@ static int most_messages(const sk_lowering *e)
         for (int o = 0; o < n->n_out; o++)
             for (int s = 0; s < stages; s++)
                 if (!n->into[o] && s != e->sp->stage[i] &&
-                    e->plan.read_by[n->out[o]->id] >> s & 1 && ++task[s] > most)
+                    sk_stages_has(&e->plan.read_by[n->out[o]->id], s) && ++task[s] > most)
                     most = task[s];
     }
     return most;

@@ -112,7 +112,10 @@ static void open_layer(sk_lowering *e)
 static int not_gathered(sk_lowering *e, int param)
 {
     const sk_param_plan *q = &e->p->params.v[param];
-    if (!sk_lower_averaged(e, q)) return q->stored;
+    if (!sk_lower_averaged(e, q)) {
+        sk_lower_lazy(e, param);
+        return q->stored;
+    }
     int buf = sk_lower_find(e, q->tensor, &q->used);
     if (buf >= 0) return buf;
     buf = sk_lower_average(e, param);

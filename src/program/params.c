@@ -8,7 +8,8 @@
  *     shard grads     weights used,   gradient cut:    reduce-scatter per task, gather weights
  *     shard params    weights cut:    gather per layer and task; gradient cut as above
  *
- * Gathers (param_gathers.c) and reductions may be of encoded shards (codec_calls.c).  Ranks along
+ * Whole weights are gathered where a step first reads them (lazy_gathers.c).  Gathers for a layer
+ * of a task (param_gathers.c) and reductions may be of encoded shards (codec_calls.c).  Ranks along
  * the shard axis may share one copy of the weights in memory (replica): each updates its shard in
  * place, and the gather is only a synchronisation. */
 #include "program/lowering.h"
@@ -63,11 +64,11 @@ int sk_lower_kept_state(sk_lowering *e, const char *name, const sk_param_plan *q
 
 /* Is this rank the owner of a shard that several have?  The owner is the first along every axis
  * over which it is replicated; each replica (sync=..) has owners of its own. */
-bool sk_lower_first(const sk_lowering *e, const sk_state *s, uint64_t stages)
+bool sk_lower_first(const sk_lowering *e, const sk_state *s, const sk_stages *stages)
 {
     for (int a = 0; a < e->l->mesh.n; a++) {
         if (a == e->l->stage_axis) {
-            if (stages && (stages & ((1ull << e->p->stage) - 1))) return false;
+            if (stages && sk_stages_before(stages, e->p->stage)) return false;
         } else if (s->how[a] == SK_REPLICATE && e->p->coord[a] && !sk_layout_local(e->l, a))
             return false;
     }
@@ -92,7 +93,7 @@ static void plan_scalars(sk_lowering *e, sk_param_plan *q)
     const char *name = sk_print(e->p->arena, "%s.%s.scalars", q->tensor->name, q->optim->name);
     q->scalars = sk_lower_buffer(e, name, q->tensor, SK_OPTIM, SK_F32, box);
     e->p->bufs.v[q->scalars].keep = e->p->bufs.v[q->scalars].zero = true;
-    q->lead = sk_lower_first(e, &(sk_state){0}, e->plan.read_by[q->tensor->id]);
+    q->lead = sk_lower_first(e, &(sk_state){0}, &e->plan.read_by[q->tensor->id]);
 }
 
 void sk_plan_sum(sk_lowering *e, sk_param_plan *q, const char *name)
@@ -180,7 +181,7 @@ sk_state sk_update_state(const sk_lowering *e, const sk_tensor *t)
     return s;
 }
 
-static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, int tie)
+static sk_status plan_param(sk_lowering *e, const sk_tensor *t, const sk_stages *set, int tie)
 {
     sk_program *p = e->p;
     sk_param_plan *q = sk_push(p->arena, &p->params);
@@ -209,8 +210,9 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
     q->stored = kept(e, t->name, t, SK_WEIGHTS, cut ? &q->update : &q->used);
     q->shard = cut || !sk_lower_is_cut(e, q) ? q->stored : part_of(e, q->stored, t, &q->update);
     p->bufs.v[q->stored].common = is_common(e, q);
+    q->lazy = sk_lower_is_lazy(e, q);
     q->owner = sk_lower_first(e, &q->update, set);
-    q->writes = sk_lower_first(e, cut ? &q->update : &q->used, set);
+    q->writes = sk_lower_first(e, sk_param_kept_state(p, q), set);
     if (!e->opts->optim) return SK_OK;
     bool moves = q->optim->perturb && t->bias_update == 0;
     if (t->type != SK_F32 || sk_lower_hosted(e, t) || moves)
@@ -231,7 +233,7 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
 sk_status sk_plan_params(sk_lowering *e)
 {
     sk_program *p = e->p;
-    uint64_t sets[64];
+    sk_stages sets[64];
     int n_sets = 0;
     SK_TRY(sk_averages_fit(e));
     SK_TRY(sk_plan_phases(e));
@@ -247,10 +249,10 @@ sk_status sk_plan_params(sk_lowering *e)
             e->plan.param_of[i] = p->memories.n - 1;
         }
         if (t->role != SK_PARAM) continue;
-        uint64_t set = e->plan.read_by[t->id];
+        const sk_stages *set = &e->plan.read_by[t->id];
         int tie = sk_plan_tie_group(e, set, sets, &n_sets);
         if (n_sets == 63) return sk_fail(SK_ECONF, "more than 62 sets of stages share parameters");
-        if (set >> p->stage & 1) SK_TRY(plan_param(e, t, set, tie));
+        if (sk_stages_has(set, p->stage)) SK_TRY(plan_param(e, t, set, tie));
     }
     sk_lower_decaying_vectors(e);
     SK_TRY(sk_plan_extras(e));

@@ -4,8 +4,9 @@
  * simulate prices it, verify proves it, explain prints it.  A program is open
  * data in one arena: buffers with fixed offsets in one heap, and instructions
  * that name buffers.  It holds two sections over the same memory: [0, n_train)
- * is a training step, [n_train, n) a validation step (forward only).  Where replicas have weights
- * of their own, [n_train, n_mean) takes the mean of these, and validation follows it.
+ * is a training step, [n_train, n) a validation step (forward only).  [n_train, n_mean) runs once
+ * before validations: it takes the mean of weights that replicas have of their own, and gathers
+ * weights of which updates leave only shards.
  *
  * Invariants, each checked by verify and broken by a test:
  *   P1  the members of a group make the same calls on it, in the same order and updates
@@ -240,15 +241,17 @@ typedef struct sk_launch_plan {
 
 typedef struct sk_param_plan {
     const sk_tensor *tensor;
-    int group;                        /* of sk_compile_opts.groups */
-    const sk_optim *optim;            /* of that group; NULL: nothing is trained */
-    sk_state used, update;            /* as kernels see it; as the optimizer sees it (sharded) */
-    int stored;                       /* buffer that keeps it: used or update state */
-    int shard;                        /* the shard to update: stored itself or a part of it */
-    int master;                       /* the same in f32, where weights are narrower; or -1 */
-    int grad, grad_shard;             /* accumulated gradient; the part that matches shard */
-    int state[SK_MAX_STATE], n_state; /* of the optimizer; none for the bias of a router.  With
-                                         delayed updates the last is the pending gradient */
+    int group;             /* of sk_compile_opts.groups */
+    const sk_optim *optim; /* of that group; NULL: nothing is trained */
+    sk_state used, update; /* as kernels see it; as the optimizer sees it (sharded) */
+    int stored;            /* buffer that keeps it: used or update state */
+    int shard;             /* the shard to update: stored itself or a part of it */
+    bool lazy;  /* stored is all of the weight, and between sections only the shard is up to date:
+                   a section gathers the rest before its first use (lazy_gathers.c) */
+    int master; /* the same in f32, where weights are narrower; or -1 */
+    int grad, grad_shard;                  /* accumulated gradient; the part that matches shard */
+    int state[SK_MAX_STATE], n_state;      /* of the optimizer; none for the bias of a router.  With
+                                              delayed updates the last is the pending gradient */
     int matrix_state[SK_MAX_MATRIX_STATE]; /* of whole matrices, of any shape, on ranks that do
                                               their work; written by matrix_ops.c */
     int n_matrix_state;
@@ -267,7 +270,7 @@ typedef struct sk_param_plan {
     int next_factor;    /* that of the next step, until it is known that this one is taken */
     bool keeps_factor;  /* this rank writes it to a checkpoint */
     bool owner;         /* this rank counts the shard in sums over the logical tensor */
-    bool writes;        /* this rank writes the stored shard to a checkpoint */
+    bool writes;        /* this rank writes sk_param_kept to a checkpoint */
     bool tells;         /* this rank writes the error of its term of the sum */
     bool counts;        /* SUMSQ: this rank counts its gradient before any reduction */
     bool decay;
@@ -321,7 +324,7 @@ typedef struct sk_program {
         sk_inst *v;
         int n, cap;
     } insts;
-    int n_train, n_mean; /* without replicas n_mean is n_train */
+    int n_train, n_mean; /* n_mean is n_train where validation needs neither means nor gathers */
     struct {
         sk_buffer *v;
         int n, cap;
@@ -532,6 +535,12 @@ static inline bool sk_insts_due_alike(const sk_inst *a, const sk_inst *b)
     return a->every == b->every && a->sync.steps == b->sync.steps && a->sync.at == b->sync.at &&
            a->sync.from == b->sync.from && a->sync.until == b->sync.until &&
            !a->sync.by == !b->sync.by && a->sync.kinds == b->sync.kinds;
+}
+/* The buffer of the weights that is up to date between sections, and its state. */
+static inline int sk_param_kept(const sk_param_plan *q) { return q->lazy ? q->shard : q->stored; }
+static inline const sk_state *sk_param_kept_state(const sk_program *p, const sk_param_plan *q)
+{
+    return q->lazy || p->layout.shard == SK_SHARD_PARAMS ? &q->update : &q->used;
 }
 /* An average of the weights that this rank keeps, sharded as optimizer state is; or -1. */
 static inline int sk_param_own_average(const sk_param_plan *q)

@@ -8,18 +8,18 @@
 
 /* Groups of tied stages are numbered by the order of the parameters that need them, on all ranks.
  */
-int sk_plan_tie_group(sk_lowering *e, uint64_t set, uint64_t *sets, int *n_sets)
+int sk_plan_tie_group(sk_lowering *e, const sk_stages *set, sk_stages *sets, int *n_sets)
 {
     int i = 0;
-    if ((set & (set - 1)) == 0) return -1;
-    while (i < *n_sets && sets[i] != set) i++;
-    if (i == *n_sets) sets[(*n_sets)++] = set;
-    return (set >> e->p->stage & 1) ? e->p->world + 1 + i : -1;
+    if (sk_stages_before(set, SK_MOST_STAGES) < 2) return -1;
+    while (i < *n_sets && !sk_stages_equal(&sets[i], set)) i++;
+    if (i == *n_sets) sets[(*n_sets)++] = *set;
+    return sk_stages_has(set, e->p->stage) ? e->p->world + 1 + i : -1;
 }
 
 /* The members of a group along an axis: the stages of a set, or those in the small group of the
  * second copy, or all. */
-static void make_group(sk_lowering *e, int i, int axis, uint64_t set)
+static void make_group(sk_lowering *e, int i, int axis, const sk_stages *set)
 {
     sk_program *p = e->p;
     const sk_mesh *m = &e->l->mesh;
@@ -28,7 +28,7 @@ static void make_group(sk_lowering *e, int i, int axis, uint64_t set)
     memcpy(coord, p->coord, sizeof coord);
     p->groups[i].me = -1;
     for (int k = 0; k < n; k++) {
-        if (i > p->world && i != p->near && !(set >> k & 1)) continue;
+        if (set && !sk_stages_has(set, k)) continue;
         if (i == p->near && i && k / e->l->copy != p->coord[axis] / e->l->copy) continue;
         if (axis >= 0) coord[axis] = k;
         ranks[count] = axis >= 0 ? sk_mesh_rank(m, coord) : k;
@@ -58,7 +58,7 @@ static void make_pair(sk_lowering *e, int round)
     g->ranks = ranks;
 }
 
-void sk_plan_rank_groups(sk_lowering *e, const uint64_t *sets, int n_sets)
+void sk_plan_rank_groups(sk_lowering *e, const sk_stages *sets, int n_sets)
 {
     sk_program *p = e->p;
     int axes = e->l->mesh.n;
@@ -68,12 +68,13 @@ void sk_plan_rank_groups(sk_lowering *e, const uint64_t *sets, int n_sets)
     p->n_pairs = p->pair_axis < 0 ? 0 : sk_partner_rounds(e->l->mesh.size[p->pair_axis]);
     p->n_groups = p->pairs + p->n_pairs;
     p->groups = sk_many(p->arena, sk_group, p->n_groups);
-    for (int i = 0; i < axes; i++) make_group(e, i, i, 0);
-    make_group(e, p->world, -1, 0);
+    for (int i = 0; i < axes; i++) make_group(e, i, i, NULL);
+    make_group(e, p->world, -1, NULL);
     for (int i = 0; i < n_sets; i++) {
         p->groups[p->world + 1 + i].me = -1;
-        if (sets[i] >> p->stage & 1) make_group(e, p->world + 1 + i, e->l->stage_axis, sets[i]);
+        if (sk_stages_has(&sets[i], p->stage))
+            make_group(e, p->world + 1 + i, e->l->stage_axis, &sets[i]);
     }
-    if (p->near) make_group(e, p->near, e->l->shard_axis, 0);
+    if (p->near) make_group(e, p->near, e->l->shard_axis, NULL);
     for (int k = 0; k < p->n_pairs; k++) make_pair(e, k);
 }

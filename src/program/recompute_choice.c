@@ -18,7 +18,7 @@
 /* Is a result read by forward nodes of its own layer alone? */
 static bool stays_inside(const sk_lowering *e, const sk_tensor *t)
 {
-    if (e->plan.read_forward[t->id] & ~(1ull << e->p->stage)) return false;
+    if (sk_stages_others(&e->plan.read_forward[t->id], e->p->stage)) return false;
     return !e->plan.crosses[t->id];
 }
 

@@ -226,16 +226,16 @@ static void extend_tensors(clones *x)
     sk_lowering *e = x->e;
     const sk_ints *of = &x->tensor_origin;
     int n = e->p->graph->tensors.n;
-    uint64_t *read_by = extended(e->tmp, e->plan.read_by, sizeof *read_by, n, of);
-    uint64_t *forward = extended(e->tmp, e->plan.read_forward, sizeof *forward, n, of);
+    sk_stages *read_by = extended(e->tmp, e->plan.read_by, sizeof *read_by, n, of);
+    sk_stages *forward = extended(e->tmp, e->plan.read_forward, sizeof *forward, n, of);
     e->sp->made = extended(e->p->arena, e->sp->made, sizeof *e->sp->made, n, of);
     e->plan.as_part = extended(e->tmp, e->plan.as_part, sizeof *e->plan.as_part, n, of);
     e->plan.grad_made = extended(e->tmp, e->plan.grad_made, sizeof *e->plan.grad_made, n, of);
     e->plan.recomputed = extended(e->tmp, e->plan.recomputed, sizeof *e->plan.recomputed, n, of);
     e->plan.wide = extended(e->tmp, e->plan.wide, sizeof *e->plan.wide, n, of);
     for (int i = n; i < x->g->tensors.n; i++) {
-        read_by[i] = 1ull << e->p->stage; /* clones go to no other stage */
-        forward[i] = 0;
+        read_by[i] = sk_stages_one(e->p->stage); /* clones go to no other stage */
+        forward[i] = (sk_stages){0};
         e->plan.recomputed[i] = 0;
     }
     e->plan.read_by = read_by;

@@ -92,15 +92,15 @@ static void look_at_node(sk_lowering *e, sk_region *r, const sk_node *n)
 /* Wide results are read in their layer only, all on this stage. */
 static void look_at_readers(const sk_lowering *e, sk_region *r)
 {
-    uint64_t here = 1ull << e->p->stage;
+    int here = e->p->stage;
     for (int p = 0; p < 2; p++)
         for (int i = 0; i < r->nodes[p].n; i++) {
             const sk_node *n = e->g->nodes.v[r->nodes[p].v[i]];
             for (int o = 0; o < n->n_out; o++) {
                 const sk_tensor *t = n->out[o];
                 if (n->into[o] || !has_wide(e, t, r->letter)) continue;
-                r->bad |= e->plan.crosses[t->id] || e->plan.read_by[t->id] & ~here;
-                r->bad |= n->phase == SK_FORWARD && !e->plan.read_forward[t->id];
+                r->bad |= e->plan.crosses[t->id] || sk_stages_others(&e->plan.read_by[t->id], here);
+                r->bad |= n->phase == SK_FORWARD && !sk_stages_any(&e->plan.read_forward[t->id]);
             }
         }
 }
@@ -166,7 +166,8 @@ static bool sort_row(sk_lowering *e, const sk_region *r, sk_phase phase, row *w)
 static bool is_sent(const sk_lowering *e, const sk_node *n)
 {
     for (int o = 0; o < n->n_out; o++)
-        if (!n->into[o] && e->plan.read_by[n->out[o]->id] & ~(1ull << e->p->stage)) return true;
+        if (!n->into[o] && sk_stages_others(&e->plan.read_by[n->out[o]->id], e->p->stage))
+            return true;
     return false;
 }
 

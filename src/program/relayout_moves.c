@@ -57,7 +57,7 @@ static void list_items(sk_arena *a, const sk_program *p, items *to)
 {
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
-        add_item(a, to, p, q->stored, q->writes);
+        add_item(a, to, p, sk_param_kept(q), q->writes);
         add_item(a, to, p, q->master, q->owner);
         add_item(a, to, p, q->ema, q->owner);
         add_item(a, to, p, q->anchor, q->owner);

@@ -173,7 +173,7 @@ static void send(walk *x, const sk_node *n)
     for (int o = 0; o < n->n_out; o++) {
         const sk_tensor *t = n->out[o];
         sk_state settled = sk_state_settled(&x->e->sp->made[t->id]);
-        if (!n->into[o] && x->e->plan.read_by[t->id] & ~(1ull << x->e->p->stage))
+        if (!n->into[o] && sk_stages_others(&x->e->plan.read_by[t->id], x->e->p->stage))
             need(x, t, &settled);
     }
 }

@@ -75,7 +75,8 @@ static need *list_messages(dry_run *p)
         const sk_node *n = e->g->nodes.v[i];
         for (int o = 0; o < n->n_out; o++)
             for (int s = 0; s < e->sp->n_stages; s++)
-                if (!n->into[o] && s != e->sp->stage[i] && sk_lower_readers(e, n->out[o]) >> s & 1)
+                if (!n->into[o] && s != e->sp->stage[i] &&
+                    sk_stages_has(sk_lower_readers(e, n->out[o]), s))
                     of[n->out[o]->id * e->sp->n_stages + s] = message_to(p, n->out[o], s);
     }
     return of;

@@ -3,8 +3,7 @@
  * layout/propagate.c; and the order of every stage's tasks. */
 #include "program/lowering.h"
 
-/* Sets of stages are bits. */
-enum { MOST_STAGES = 64, MOST_CHUNKS = 64, MOST_MICRO = 4096 };
+enum { MOST_CHUNKS = 64, MOST_MICRO = 4096 };
 enum { MOST_TASKS = 1 << 20 }; /* of a phase, of all stages */
 
 static int n_stages(const sk_layout *l)
@@ -24,9 +23,9 @@ sk_status sk_assign_chunks(sk_lowering *e)
     const sk_schedule *s = sk_schedule_find(l->schedule);
     sk_assert(s); /* parts/word/schedule.c has found it */
     int each = chunks_each(s, l);
-    if (stages > MOST_STAGES || each > MOST_CHUNKS)
+    if (stages > SK_MOST_STAGES || each > MOST_CHUNKS)
         return sk_fail(SK_ECONF, "layout: %d stages of %d chunks; at most %d of %d are supported",
-                       stages, each, MOST_STAGES, MOST_CHUNKS);
+                       stages, each, SK_MOST_STAGES, MOST_CHUNKS);
     if (e->p->n_micro > MOST_MICRO)
         return sk_fail(SK_ECONF, "layout: %d micro-batches; at most %d are supported",
                        e->p->n_micro, MOST_MICRO);

@@ -18,9 +18,9 @@ int64_t sk_message_tag(const sk_lowering *e, int tensor, int micro)
     return (int64_t)tensor * e->p->n_micro + micro;
 }
 
-uint64_t sk_lower_readers(const sk_lowering *e, const sk_tensor *t)
+const sk_stages *sk_lower_readers(const sk_lowering *e, const sk_tensor *t)
 {
-    return e->training ? e->plan.read_by[t->id] : e->plan.read_forward[t->id];
+    return e->training ? &e->plan.read_by[t->id] : &e->plan.read_forward[t->id];
 }
 
 void sk_lower_post_send(sk_lowering *e, int peer, int64_t tag, int buf)
@@ -49,13 +49,13 @@ void sk_lower_wait_sent(sk_lowering *e, int peer)
 
 sk_status sk_lower_send(sk_lowering *e, const sk_tensor *t)
 {
-    uint64_t to = sk_lower_readers(e, t) & ~(1ull << e->p->stage);
-    if (!to) return SK_OK;
+    const sk_stages *to = sk_lower_readers(e, t);
+    if (!sk_stages_others(to, e->p->stage)) return SK_OK;
     sk_state settled = sk_state_settled(&e->sp->made[t->id]);
     int buf = -1;
     SK_TRY(sk_lower_need(e, t, &settled, &buf));
     for (int s = 0; s < e->sp->n_stages; s++)
-        if (to >> s & 1)
+        if (s != e->p->stage && sk_stages_has(to, s))
             sk_lower_post_send(e, sk_lower_rank_of_stage(e, s),
                                sk_message_tag(e, t->id, e->at.micro), buf);
     return SK_OK;

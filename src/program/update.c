@@ -227,6 +227,13 @@ static void meet(sk_lowering *e, int *call)
     *call = -1;
 }
 
+/* Those of one width that are gathered here: a call moves elements of one type. */
+static bool is_whole_here(const sk_lowering *e, const sk_param_plan *q, int narrow)
+{
+    return q->shard != q->stored && q->lazy != e->training && sk_narrow(q->tensor) == narrow &&
+           !sk_lower_averaged(e, q);
+}
+
 static void whole_weights(sk_lowering *e, int narrow)
 {
     sk_program *p = e->p;
@@ -235,7 +242,7 @@ static void whole_weights(sk_lowering *e, int narrow)
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
         const sk_extent *box = &p->bufs.v[q->stored].box;
-        if (q->shard == q->stored || sk_narrow(q->tensor) != narrow) continue;
+        if (!is_whole_here(e, q, narrow)) continue;
         if (call < 0)
             call = sk_lower_call(e, SK_ALLGATHER, SK_SUM, q->tensor->type, e->l->shard_axis,
                                  sk_print(p->arena, "weights from %s", q->tensor->name));
@@ -250,10 +257,20 @@ static void whole_weights(sk_lowering *e, int narrow)
     meet(e, &call);
 }
 
-/* After the update each rank has its shard; kernels need all of the weight. */
+/* After the update each rank has its shard; kernels need all of the weight.  Lazy ones wait for the
+ * next step. */
 void sk_lower_whole_weights(sk_lowering *e)
 {
     for (int w = 0; w < SK_WIDTHS; w++) whole_weights(e, w);
+}
+
+void sk_lower_validated_weights(sk_lowering *e)
+{
+    e->at.task = e->at.micro = -1;
+    e->at.layer = 0;
+    e->at.mean = true;
+    sk_lower_whole_weights(e);
+    e->at.mean = false;
 }
 
 /* --- delayed updates --- */

@@ -218,6 +218,7 @@ static sk_status no_overlap(const sk_program *p, const lives *l, sk_arena *a)
 /* Parts are written, and held by calls, one by one.  A buffer without parts is one part. */
 typedef struct marks {
     char *written;   /* by buffer */
+    char *lazy;      /* by buffer: weights of which updates leave a shard (sk_param_plan.lazy) */
     int64_t *filled; /* by buffer: bytes of its parts that are written */
     int *moving;     /* by root: of how many parts of it others may read or write */
     struct {
@@ -236,6 +237,10 @@ static bool is_written(const sk_program *p, const marks *m, int buf)
 static void write(const sk_program *p, marks *m, int buf)
 {
     const sk_buffer *b = &p->bufs.v[buf];
+    if (b->within >= 0 && m->lazy[b->within]) { /* an update: others have to gather it again */
+        m->written[b->within] = 0;
+        return;
+    }
     if (b->within >= 0 && !m->written[buf]) m->filled[b->within] += b->bytes;
     m->written[buf] = 1;
 }
@@ -318,18 +323,31 @@ static bool given(const sk_buffer *b)
     return b->keep && (b->zero || b->kind == SK_WEIGHTS || b->kind == SK_OPTIM);
 }
 
+/* What is up to date where a section begins. */
+static void begin_section(const sk_program *p, marks *m)
+{
+    for (int i = 0; i < p->bufs.n; i++) {
+        m->filled[i] = 0;
+        m->written[i] = given(&p->bufs.v[i]);
+    }
+    for (int i = 0; i < p->params.n; i++) {
+        const sk_param_plan *q = &p->params.v[i];
+        if (!q->lazy) continue;
+        m->lazy[q->stored] = 1;
+        m->written[q->stored] = 0;
+        m->filled[q->stored] = p->bufs.v[q->shard].bytes;
+    }
+}
+
 static sk_status in_order(const sk_program *p, sk_arena *a)
 {
     marks m = {.written = sk_many(a, char, p->bufs.n + 1),
+               .lazy = sk_many(a, char, p->bufs.n + 1),
                .filled = sk_many(a, int64_t, p->bufs.n + 1),
                .moving = sk_many(a, int, p->bufs.n + 1),
                .arena = a};
     for (int pc = 0; pc < p->insts.n; pc++) {
-        if (pc == 0 || pc == p->n_train)
-            for (int i = 0; i < p->bufs.n; i++) {
-                m.filled[i] = 0;
-                m.written[i] = given(&p->bufs.v[i]);
-            }
+        if (pc == 0 || pc == p->n_train) begin_section(p, &m);
         SK_TRY(one_inst(p, &m, pc));
     }
     return SK_OK;

@@ -73,7 +73,7 @@ static void list_shards(const sk_program *p, sk_arena *a, void *base, void *file
         const sk_param_plan *q = &p->params.v[i];
         bool wide = q->master >= 0; /* then the master is saved, and both are restored from it */
         if (sk_run_keeps(p, q->stored))
-            shard_of(p, base, file, q->stored, q->writes && !wide, &(*v)[(*n)++]);
+            shard_of(p, base, file, sk_param_kept(q), q->writes && !wide, &(*v)[(*n)++]);
         if (wide) {
             shard_of(p, base, file, q->master, q->owner, &(*v)[*n]);
             (*v)[(*n)++].name = q->tensor->name;
@@ -128,12 +128,12 @@ static void move_shard(const sk_program *p, const int *coord, const sk_param_pla
 static void model_shards(const sk_program *p, const int *coord, const sk_param_plan *q, char *base,
                          char *file, sk_tensor_shard *v, int *n)
 {
-    bool cut = p->layout.shard == SK_SHARD_PARAMS, wide = q->master >= 0;
+    bool wide = q->master >= 0;
     int average = sk_param_own_average(q), own = average >= 0 ? average : q->master;
     bool mine = !sk_layout_alike(&p->layout) || !sk_layout_replica_of(&p->layout, coord);
     if (average < 0 && sk_run_keeps(p, q->stored)) {
-        shard_of(p, base, file, q->stored, q->writes && !wide && mine, &v[*n]);
-        move_shard(p, coord, q, cut ? &q->update : &q->used, &v[(*n)++]);
+        shard_of(p, base, file, sk_param_kept(q), q->writes && !wide && mine, &v[*n]);
+        move_shard(p, coord, q, sk_param_kept_state(p, q), &v[(*n)++]);
     }
     if (own < 0) return;
     shard_of(p, base, file, own, q->owner && mine, &v[*n]);

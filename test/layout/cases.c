@@ -195,7 +195,7 @@ static const struct layout_case {
     {THREE, "dp=2 pp=2 zero=3 micro=2", NULL},
     /* impossible */
     {GPT, "dp=2 schedule=zigzag", "no schedule is called"},
-    {GPT, "pp=65", "at most 64"},
+    {GPT, "pp=513", "at most 512"},
     {GPT, "micro=1000000", "at most 4096"},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };

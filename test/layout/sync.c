@@ -193,7 +193,7 @@ static void after(const sk_trial *t, const sk_run *run, const sk_program *p, int
     uint64_t *h = &kept[p->rank][step];
     *h = 0;
     for (int i = 0; i < p->params.n; i++) {
-        int buf = p->params.v[i].stored;
+        int buf = sk_param_kept(&p->params.v[i]);
         *h = sk_hash(*h, sk_run_data(run, buf), (size_t)p->bufs.v[buf].bytes);
     }
     sent[p->rank][step] = sk_comm_bytes_sent(sk_run_comm((sk_run *)run));

@@ -359,7 +359,7 @@ static void compile_errors(void)
 {
     compile_refused("pp=2 schedule=gpip", "did you mean 'gpipe'");
     compile_refused("dp=2 schedule=zigzag", "no schedule is called 'zigzag'");
-    compile_refused("pp=65", "at most 64");
+    compile_refused("pp=513", "at most 512");
     compile_refused("pp=2 schedule=zb-v chunks=3", "has 2 chunks a stage, not 3");
 }
 

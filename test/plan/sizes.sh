@@ -89,6 +89,7 @@ ends 64 train "${big[@]}" -n 0
 # ---- stages without layers, more stages than micro-batches: they run
 ends 0 train model=tiny data.train=text train.batch=12 train.seq=12 train.steps=1 layout=pp=10 run=ten
 ends 0 plan model=tiny layout="pp=64 micro=1"
+ends 0 plan model=tiny layout="pp=70 micro=1"
 
 echo "$cases cases, $wrong wrong"
 [ $wrong = 0 ]

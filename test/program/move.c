@@ -101,10 +101,24 @@ static bool holds(const sk_buffer *b, const char *heap, int rank)
     return true;
 }
 
-/* Kept buffers, asked of the program in the test's own way: all that are kept, whole, and of
- * weights, state or memories. */
-static bool is_state(const sk_buffer *b)
+/* The weights that this buffer is all or the updated shard of, and of which only that shard is up
+ * to date; or NULL. */
+static const sk_param_plan *lazy(const sk_program *p, int buf)
 {
+    for (int i = 0; i < p->params.n; i++) {
+        const sk_param_plan *q = &p->params.v[i];
+        if (q->lazy && (q->stored == buf || q->shard == buf)) return q;
+    }
+    return NULL;
+}
+
+/* Kept buffers, asked of the program in the test's own way: all that are kept, whole but for lazy
+ * weights, and of weights, state or memories. */
+static bool is_state(const sk_program *p, int buf)
+{
+    const sk_buffer *b = &p->bufs.v[buf];
+    const sk_param_plan *q = lazy(p, buf);
+    if (q) return buf == q->shard;
     return b->keep && b->within < 0 && b->tensor && (b->kind == SK_WEIGHTS || b->zero);
 }
 
@@ -125,7 +139,7 @@ static void open_heaps(pair *p, const sk_moves *m)
         sk_assert(p->heap[r]);
         memset(p->heap[r], PATTERN, (size_t)p->bytes[r] + GUARD);
         for (int i = 0; i < p->from[r]->bufs.n; i++)
-            if (is_state(&p->from[r]->bufs.v[i])) fill(&p->from[r]->bufs.v[i], p->heap[r]);
+            if (is_state(p->from[r], i)) fill(&p->from[r]->bufs.v[i], p->heap[r]);
     }
 }
 
@@ -171,7 +185,7 @@ static bool moved_well(const pair *p, const sk_moves *m)
         int64_t need = 0;
         for (int i = 0; i < p->to[r]->bufs.n; i++) {
             const sk_buffer *b = &p->to[r]->bufs.v[i];
-            if (!is_state(b)) continue;
+            if (!is_state(p->to[r], i)) continue;
             ok &= holds(b, p->heap[r], r);
             need += b->bytes;
         }

@@ -286,6 +286,30 @@ static bool average_unread(sk_program *p)
     return false;
 }
 
+static bool gathers_lazy(const sk_program *p, const sk_inst *in)
+{
+    if (in->act != SK_DO_START && in->act != SK_DO_WAIT) return false;
+    for (int k = 0; k < p->params.n; k++)
+        if (p->params.v[k].lazy && p->calls.v[in->call].segs[0].dst == p->params.v[k].stored)
+            return true;
+    return false;
+}
+
+/* Kernels of this rank read what the last update of other ranks has left in its memory. */
+static bool gather_lost(sk_program *p)
+{
+    for (int pc = 0; pc < p->n_train; pc++) {
+        int call = p->insts.v[pc].call;
+        if (!gathers_lazy(p, &p->insts.v[pc])) continue;
+        while (p->insts.v[pc].act != SK_DO_WAIT || p->insts.v[pc].call != call) pc++;
+        lose(p, pc);
+        while (p->insts.v[pc].act != SK_DO_START || p->insts.v[pc].call != call) pc--;
+        lose(p, pc);
+        return true;
+    }
+    return false;
+}
+
 static bool wrong_group(sk_program *p)
 {
     int pc = find_call(p);
@@ -787,6 +811,7 @@ static const struct {
     {"an average made twice", average_twice},
     {"an average before its update", average_early},
     {"weights validated instead of their average", average_unread},
+    {"a gather of updated weights lost", gather_lost},
     {"an operation lost", lose_op},
     {"an operation made twice", op_twice},
     {"a call on another group", wrong_group},
@@ -834,6 +859,9 @@ static bool by_p9(int kind)
     return apply == whole_updated || apply == read_late || apply == update_early;
 }
 
+/* Found by P1 too, which comes first. */
+static bool by_p5(int kind) { return kinds[kind].apply == gather_lost; }
+
 /* Another rank of the same class, or -1. */
 static int like(const world *w, int r)
 {
@@ -875,6 +903,8 @@ static int mutant(int kind, int which)
     if (kind >= N_LAUNCHES) w.p[r]->launches.n = 0; /* their numbers are of the list as it was */
     if (kinds[kind].apply(w.p[r])) {
         bool seen = !by_p9(kind) || sk_verify_shared(w.p[r]) == SK_EBUG;
+        seen &= !by_p5(kind) ||
+                (sk_verify_one(w.p[r]) == SK_EBUG && !strncmp(sk_error_line(), "P5:", 3));
         seen &= unmasked(&w, r);
         sk_status st = sk_verify((const sk_program *const *)w.p, w.n);
         found = seen && st == SK_EBUG && sk_error_line()[0] == 'P';

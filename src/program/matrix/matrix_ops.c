@@ -363,7 +363,7 @@ static bool first_holder(const sk_lowering *e, const sk_param_plan *q, const sk_
     sk_state s = *whole;
     if (e->matrices && sk_is_distributed(e, q))
         s.how[e->matrices->axis] = SK_SPLIT; /* owned by one */
-    return sk_lower_first(e, &s, e->plan.read_by[q->tensor->id]);
+    return sk_lower_first(e, &s, &e->plan.read_by[q->tensor->id]);
 }
 
 int sk_matrix_operate(sk_lowering *e, sk_param_plan *q, const sk_state *s, int from,
