@@ -28,9 +28,11 @@ typedef enum form {
     VERSION,
     SCORES,
     ENGINE,
-    PRODUCT, /* a line for each row of a table; so ATTENTION and BETWEEN */
+    PRODUCT, /* a line for each row of a table; so all from here on */
     ATTENTION,
-    BETWEEN
+    BETWEEN,
+    ATTENTION_AT,
+    OP
 } form;
 
 typedef struct key {
@@ -85,6 +87,10 @@ static const key keys[] = {
     {"sustained", SPEED, AT(kernels.sustained), 0.01, 1},
     {"between", BETWEEN, 0, 0, 0},
     {"attention_ramp", REAL, AT(kernels.attention_ramp), 0, 1e6},
+    {"attention_at", ATTENTION_AT, 0, 0, 0},
+    {"op", OP, 0, 0, 0},
+    {"step", REAL, AT(step), 0, 1e3},
+    {"issue", REAL, AT(issue), 0, 1},
     {"engine", ENGINE, 0, 0, 0},
     {"overlap", YES_NO, AT(overlap), 0, 0},
     {"scores", SCORES, 0, 0, 0},
@@ -138,7 +144,7 @@ static bool set(sk_machine *m, const key *k, const char *value)
     double x = 0;
     switch (k->form) {
     case VERSION:
-        return !strcmp(value, "1");
+        return !strcmp(value, "1") || !strcmp(value, "2");
     case TEXT:
         snprintf(to, (size_t)k->most, "%s", value);
         return *value != 0;
@@ -154,6 +160,10 @@ static bool set(sk_machine *m, const key *k, const char *value)
         return sk_machine_add_width(m, value);
     case BETWEEN:
         return sk_machine_add_between(m, value);
+    case ATTENTION_AT:
+        return sk_machine_add_attention_at(m, value);
+    case OP:
+        return sk_machine_add_op(m, value);
     case COLLS:
         m->chosen = !strcmp(value, "chosen");
         m->nccl = !strcmp(value, "nccl");
@@ -171,14 +181,16 @@ static bool set(sk_machine *m, const key *k, const char *value)
 
 static const char *needed(const key *k, char *text, size_t n)
 {
-    if (k->form == VERSION) return "1, the only one this skein knows,";
+    if (k->form == VERSION) return "1 or 2, those that this skein knows,";
     if (k->form == TEXT) return "a name";
     if (k->form == YES_NO) return "yes or no";
     if (k->form == COLLS) return "best, ring, nccl or chosen";
     if (k->form == SCORES) return "flash or memory";
     if (k->form == ENGINE) return "a profile (skein, megatron-2021, nemo, fsdp ...)";
     if (k->form == BETWEEN) return "'HOSTS BYTES RATE', at most 32 times,";
-    if (k->form == PRODUCT) return "'TYPE M N K FLOPS', at most 64 times,";
+    if (k->form == PRODUCT) return "'TYPE M N K FLOPS', at most 128 times,";
+    if (k->form == ATTENTION_AT) return "'TYPE WIDTH KEYS FORWARD BACKWARD', at most 48 times,";
+    if (k->form == OP) return "'NAME TYPE BYTES SECONDS', at most 384 times,";
     if (k->form == ATTENTION)
         return "'WIDTH FORWARD BACKWARD', by ascending width, at most 8 times,";
     snprintf(text, n, "a %snumber from %g to %g%s",
@@ -233,6 +245,8 @@ static sk_status apply(const line *l, sk_machine *m, keys_seen *seen)
     if (first && keys[i].form == PRODUCT) m->kernels.n_products = 0; /* not those of `like` */
     if (first && keys[i].form == ATTENTION) m->kernels.n_widths = 0;
     if (first && keys[i].form == BETWEEN) m->n_between = 0;
+    if (first && keys[i].form == ATTENTION_AT) m->kernels.n_attention_at = 0;
+    if (first && keys[i].form == OP) m->kernels.n_ops = 0;
     if (!first && !rows)
         return sk_fail(SK_ECONF, "%s:%d: '%s' is there a second time", l->path, l->number, l->key);
     seen->any = seen->key[i] = true;
@@ -374,7 +388,7 @@ static void write_key(sk_out *o, const sk_machine *m, const key *k)
                    : 0;
     switch (k->form) {
     case VERSION:
-        sk_out_add(o, "%s: 1\n", k->name);
+        sk_out_add(o, "%s: 2\n", k->name);
         return;
     case TEXT:
         if (*from) sk_out_add(o, "%s: %s\n", k->name, from);
@@ -396,6 +410,12 @@ static void write_key(sk_out *o, const sk_machine *m, const key *k)
         return;
     case BETWEEN:
         sk_machine_write_between(o, m);
+        return;
+    case ATTENTION_AT:
+        sk_machine_write_attention_at(o, m);
+        return;
+    case OP:
+        sk_machine_write_ops(o, m);
         return;
     case COLLS:
         sk_out_add(o, "%s: %s\n", k->name,

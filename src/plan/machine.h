@@ -25,7 +25,7 @@
  * A machine is a name (`cpu`, `h100-8` ...: sk_machines), or a file:
  *
  *     like: h100-8              optional, first: the rest changes this one
- *     version: 1                of this list of keys
+ *     version: 2                of this list of keys; files of version 1 are read, too
  *     name: our cluster
  *     host: Intel Xeon ...      where it was measured (sk_host_mark); calibrate writes it
  *     flops: 6e14               per second and rank; with per_thread: yes, of one thread
@@ -62,9 +62,18 @@
  *                               product of any size reaches flops
  *     ramp: 160                 terms of a sum that a tile needs to fill and drain its pipeline
  *     product: bf16 4096 1024 1024 2.2e14      measured: type, m, n, k, flops per second; any
- *                               number of lines up to 64
+ *                               number of lines up to 128
  *     attention: 128 6e14 5e14  width of a head, flops per second forward and backward; up to 8
  *     attention_ramp: 350       keys at which attention has half of these rates
+ *     attention_at: bf16 64 1024 2.1e14 1.6e14   measured: type, width, keys, flops per second
+ *                               forward and backward; up to 48 lines
+ *     op: layernorm bf16 2.5e7 1.2e-5     measured: the name of a kernel that is neither a product
+ *                               nor attention (an op, a fusion, an optimizer; `any`: of others), its
+ *                               type, its bytes, seconds; with per_thread: yes, of one thread; up to
+ *                               384 lines
+ *     step: 4e-5                seconds of a step outside of its instructions
+ *     issue: 4e-6               seconds of the host's thread for a kernel where there is no graph of
+ *                               kernels (tensors are offloaded)
  *     overlap: yes              bytes move while the rank computes; no: only while it waits
  *     sustained: 0.9            part of flops that a device keeps under its power limit
  *     between: 16 2.56e8 1e10   measured: hosts, bytes of a collective over them, bytes per second
@@ -104,7 +113,14 @@
 
 #include <stdbool.h>
 
-enum { SK_MOST_PRODUCTS = 64, SK_MOST_WIDTHS = 8, SK_MOST_BETWEEN = 32 };
+enum {
+    SK_MOST_PRODUCTS = 128,
+    SK_MOST_WIDTHS = 8,
+    SK_MOST_BETWEEN = 32,
+    SK_MOST_ATTENTION_AT = 48,
+    SK_MOST_OPS = 384,
+    SK_OP_WORD = 24
+};
 
 typedef struct sk_between_rate { /* measured: bytes per second of one rank's share of the network */
     double hosts, bytes, rate;
@@ -120,6 +136,17 @@ typedef struct sk_attention_rate {
     double width, forward, backward;
 } sk_attention_rate;
 
+typedef struct sk_attention_at { /* measured */
+    sk_dtype type;
+    double width, keys, forward, backward; /* flops per second */
+} sk_attention_at;
+
+typedef struct sk_measured_op { /* a kernel that is neither a product nor attention */
+    char name[SK_OP_WORD];
+    sk_dtype type;
+    double bytes, seconds;
+} sk_measured_op;
+
 /* Kernels of a device.  Zeros: flops and memory_rate are all that is known. */
 typedef struct sk_kernel_rates {
     double flops_f32, flops_fp8, ramp, attention_ramp;
@@ -127,6 +154,9 @@ typedef struct sk_kernel_rates {
     int sms, n_products, n_widths;
     sk_product_rate product[SK_MOST_PRODUCTS];
     sk_attention_rate attention[SK_MOST_WIDTHS]; /* ascending widths */
+    int n_attention_at, n_ops;
+    sk_attention_at attention_at[SK_MOST_ATTENTION_AT];
+    sk_measured_op op[SK_MOST_OPS]; /* those of a name and type by ascending bytes */
 } sk_kernel_rates;
 
 /* What an engine makes of a device: skein's own programs have zeros. */
@@ -158,7 +188,7 @@ typedef struct sk_machine {
     sk_costs costs;
     int n_between;
     sk_between_rate between[SK_MOST_BETWEEN]; /* of collectives over hosts; none: costs.between */
-    double overhead;
+    double overhead, step, issue;
     sk_kernel_rates kernels;
     sk_engine engine;
     sk_upkeep upkeep;
@@ -201,6 +231,10 @@ double sk_machine_compute(const sk_machine *m, const sk_kernel_shape *s, double 
 /* A kernel of so many seconds of arithmetic and so many bytes; stream: nothing in it is a product
  * or attention. */
 double sk_machine_kernel(const sk_machine *m, double compute, int64_t bytes, bool stream);
+/* A kernel without products and attention, as it was measured (op_rows.c); below 0: none
+ * of this name was, and there is no `any`. */
+double sk_machine_op(const sk_machine *m, const char *name, sk_dtype type, int64_t bytes,
+                     int threads);
 /* `chosen` and one host: in shared memory; else by the closed forms. */
 double sk_machine_coll(const sk_machine *m, sk_coll_kind kind, int64_t bytes, sk_reach reach);
 double sk_machine_copy(const sk_machine *m, int64_t bytes, bool file);

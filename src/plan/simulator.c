@@ -162,7 +162,7 @@ static void add_up(sk_sim *k)
 {
     sk_simulation *o = k->out;
     for (int i = 0; i < k->n; i++) o->seconds = fmax(o->seconds, k->w[i].now);
-    o->seconds = fmax(o->seconds, shared_cores(k));
+    o->seconds = fmax(o->seconds, shared_cores(k)) + (k->m->unit ? 0 : k->m->step);
     for (int i = 0; i < k->n; i++) {
         sk_simulated_rank *r = &o->v[i];
         r->bubble = o->seconds - r->busy - r->exposed;

@@ -1,0 +1,186 @@
+/* launch_times.c - timing the launches of one rank. */
+#include "plan/launch_times.h"
+#include "base/clock.h"
+#include "plan/deadline.h"
+#include "plan/workers.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WARM = 3, LEAST = 3, MOST = 40, BURST = 3, IDLE_S = 1, MOST_DROOP = 4096 };
+
+typedef struct launch_note { /* shared with the worker */
+    double step[2][MOST];    /* seconds: plain, traced */
+    int n[2];
+    sk_device_facts device;
+    float seconds[]; /* [step][instruction] */
+} launch_note;
+
+typedef struct launch_job {
+    const sk_program *p;
+    const sk_run_opts *opts;
+    sk_heaps *heaps;
+    double lr, seconds;
+    launch_note *note;
+} launch_job;
+
+static double clock_of(const launch_job *j) { return j->p->gpu ? sk_now() : sk_worked_all(); }
+
+static void keep(const launch_job *j, sk_run *run, int at)
+{
+    const double *times = sk_run_times(run);
+    float *to = j->note->seconds + (int64_t)at * j->p->n_train;
+    for (int pc = 0; pc < j->p->n_train; pc++)
+        to[pc] = (float)(times[2 * pc + 1] - times[2 * pc]);
+}
+
+static sk_status steps_of(const launch_job *j, sk_run *run, bool traced)
+{
+    sk_step_out out = {0};
+    launch_note *note = j->note;
+    double end = 0;
+    SK_TRY(sk_run_init(run, j->opts->seed));
+    for (int s = 0; s < WARM + MOST; s++) {
+        int at = s - WARM;
+        if (at == 0) end = sk_now() + j->seconds / 2;
+        if (at >= LEAST && sk_now() > end) break;
+        double before = clock_of(j);
+        SK_TRY(sk_run_step(run, &(sk_step_in){.step = s, .lr = j->lr}, &out));
+        if (at < 0) continue;
+        note->step[traced][at] = clock_of(j) - before;
+        if (traced) keep(j, run, at);
+        note->n[traced] = at + 1;
+    }
+    sk_gpu_usage gpu;
+    if (sk_run_gpu_usage(run, &gpu)) note->device = gpu.facts;
+    return SK_OK;
+}
+
+static sk_status one_turn(const launch_job *j, bool traced)
+{
+    sk_arena a = {0};
+    sk_run *run = NULL;
+    sk_run_opts o = *j->opts;
+    o.trace = traced;
+    o.alone = !j->p->gpu; /* the clock of the thread */
+    o.timeout_s = sk_timeout(o.timeout_s, j->p, j->heaps);
+    SK_TRY(sk_run_open(&a, j->p, j->heaps, &o, &run));
+    sk_status st = steps_of(j, run, traced);
+    sk_run_close(run);
+    sk_arena_end(&a);
+    return st;
+}
+
+static sk_status launch_rank(void *ctx, int rank)
+{
+    const launch_job *j = ctx;
+    (void)rank;
+    SK_TRY(one_turn(j, false));
+    return one_turn(j, true);
+}
+
+/* --- droop --- */
+
+typedef struct droop_note { /* shared with the worker */
+    double step[MOST_DROOP];
+    int n;
+} droop_note;
+
+/* The first steps load kernels and capture the graph. */
+static sk_status droop_steps(const launch_job *j, sk_run *run, droop_note *note)
+{
+    sk_step_out out = {0};
+    double end = 0;
+    SK_TRY(sk_run_init(run, j->opts->seed));
+    for (int s = 0; s < WARM + MOST_DROOP; s++) {
+        if (s == WARM) {
+            sleep(IDLE_S);
+            end = sk_now() + j->seconds;
+        }
+        if (s >= WARM + 2 * BURST && sk_now() > end) break;
+        double before = sk_now();
+        SK_TRY(sk_run_step(run, &(sk_step_in){.step = s, .lr = j->lr}, &out));
+        if (s >= WARM) note->step[note->n++] = sk_now() - before;
+    }
+    return SK_OK;
+}
+
+static sk_status droop_rank(void *ctx, int rank)
+{
+    const launch_job *j = ctx;
+    sk_arena a = {0};
+    sk_run *run = NULL;
+    sk_run_opts o = *j->opts;
+    (void)rank;
+    o.timeout_s = sk_timeout(o.timeout_s, j->p, j->heaps);
+    SK_TRY(sk_run_open(&a, j->p, j->heaps, &o, &run));
+    sk_status st = droop_steps(j, run, sk_heaps_extra(j->heaps));
+    sk_run_close(run);
+    sk_arena_end(&a);
+    return st;
+}
+
+/* --- numbers --- */
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double quarter(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof *v, by_size);
+    return v[n / 4];
+}
+
+static void read_note(sk_arena *a, const launch_job *j, sk_launch_times *out)
+{
+    launch_note *note = j->note;
+    int n = j->p->n_train;
+    out->seconds = sk_many(a, double, n);
+    out->device = note->device;
+    out->steps = note->n[1];
+    for (int pc = 0; pc < n; pc++) {
+        double v[MOST];
+        for (int s = 0; s < note->n[1]; s++) v[s] = (double)note->seconds[(int64_t)s * n + pc];
+        out->seconds[pc] = quarter(v, note->n[1]);
+    }
+    out->plain = quarter(note->step[0], note->n[0]);
+    out->traced = quarter(note->step[1], note->n[1]);
+}
+
+sk_status sk_time_launches(sk_arena *a, const sk_program *p, const sk_run_opts *o, double lr,
+                           double seconds, sk_launch_times *out)
+{
+    launch_job j = {.p = p, .opts = o, .lr = lr, .seconds = seconds};
+    sk_assert(p->n_ranks == 1);
+    *out = (sk_launch_times){0};
+    size_t bytes = sizeof *j.note + sizeof(float) * MOST * (size_t)p->n_train;
+    SK_TRY(sk_heaps_open(1, &p->heap_bytes, true, bytes, &j.heaps));
+    j.note = sk_heaps_extra(j.heaps);
+    sk_status st = sk_workers_run(j.heaps, 1, launch_rank, &j);
+    if (!st) read_note(a, &j, out);
+    sk_heaps_close(j.heaps);
+    return st ? sk_trail(st, SK_HERE) : SK_OK;
+}
+
+sk_status sk_time_droop(const sk_program *p, const sk_run_opts *o, double lr, double seconds,
+                        double *burst, double *sustained)
+{
+    launch_job j = {.p = p, .opts = o, .lr = lr, .seconds = seconds};
+    sk_assert(p->n_ranks == 1);
+    SK_TRY(sk_heaps_open(1, &p->heap_bytes, true, sizeof(droop_note), &j.heaps));
+    droop_note *note = sk_heaps_extra(j.heaps);
+    sk_status st = sk_workers_run(j.heaps, 1, droop_rank, &j);
+    if (!st) {
+        int n = note->n, last = n - n / 4;
+        qsort(note->step, BURST, sizeof *note->step, by_size);
+        qsort(note->step + last, (size_t)(n - last), sizeof *note->step, by_size);
+        *burst = note->step[0];
+        *sustained = note->step[last + (n - last) / 2];
+    }
+    sk_heaps_close(j.heaps);
+    return st ? sk_trail(st, SK_HERE) : SK_OK;
+}
