@@ -233,8 +233,8 @@ static void add_kernels(calibration *c)
     for (int i = 0; i < k->n_products; i++) {
         const sk_product_rate *p = &k->product[i];
         add(c, "product", "", p->fp8 ? "fp8" : sk_dtype_name(p->type),
-            sk_print(a, "%gx%gx%g", p->m, p->n, p->k), 2 * p->m * p->n * p->k / p->rate,
-            1e-12 * p->rate, "Tflop/s");
+            sk_print(a, p->batch > 1 ? "%gx%gx%g x%g" : "%gx%gx%g", p->m, p->n, p->k, p->batch),
+            2 * fmax(p->batch, 1) * p->m * p->n * p->k / p->rate, 1e-12 * p->rate, "Tflop/s");
     }
     for (int i = 0; i < k->n_attention_at; i++) {
         const sk_attention_at *p = &k->attention_at[i];
@@ -272,6 +272,18 @@ static void add_rest(calibration *c)
     }
 }
 
+/* "gpt2 128x2, 4 of 64, micro=2" */
+static const char *title(sk_arena *a, const sk_job *j)
+{
+    sk_out o = {.arena = a};
+    sk_out_add(&o, "%s %lldx%lld, %lld of %lld", j->model->name, (long long)j->hyper.hidden_size,
+               (long long)j->hyper.num_hidden_layers, (long long)j->batch, (long long)j->seq);
+    if (!strcmp(j->matmul, "fp8")) sk_out_add(&o, ", fp8");
+    if (*j->layout) sk_out_add(&o, ", %s", j->layout);
+    if (strcmp(j->optim_name, "adamw")) sk_out_add(&o, ", %s", j->optim_name);
+    return o.s;
+}
+
 /* Each job on the machine that was made of them. */
 static sk_status add_jobs(calibration *c)
 {
@@ -283,7 +295,7 @@ static sk_status add_jobs(calibration *c)
         sk_simulate_in in = {.machine = &c->machine, .programs = &p};
         sk_status st = sk_simulate(&tmp, &in, &s);
         if (!st)
-            add(c, "job", j->words, sk_dtype_name(j->job.dtype),
+            add(c, "job", title(c->arena, &j->job), sk_dtype_name(j->job.dtype),
                 sk_print(c->arena, "%d steps", j->times.steps), j->times.plain,
                 s.seconds / j->times.plain, "simulated/measured");
         sk_arena_end(&tmp);

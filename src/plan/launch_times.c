@@ -12,6 +12,7 @@ enum { WARM = 3, LEAST = 3, MOST = 40, BURST = 3, IDLE_S = 1, MOST_DROOP = 4096 
 
 typedef struct launch_note { /* shared with the worker */
     double step[2][MOST];    /* seconds: plain, traced */
+    double outside[MOST];    /* of a traced one, of no launch */
     int n[2];
     sk_device_facts device;
     float seconds[]; /* [step][instruction] */
@@ -31,13 +32,26 @@ static void keep(const launch_job *j, sk_run *run, int at)
 {
     const double *times = sk_run_times(run);
     float *to = j->note->seconds + (int64_t)at * j->p->n_train;
-    for (int pc = 0; pc < j->p->n_train; pc++)
+    double rest = j->note->step[1][at];
+    for (int pc = 0; pc < j->p->n_train; pc++) {
         to[pc] = (float)(times[2 * pc + 1] - times[2 * pc]);
+        rest -= times[2 * pc + 1] - times[2 * pc];
+    }
+    j->note->outside[at] = rest > 0 ? rest : 0;
+}
+
+/* On a processor alone: that counts the time of the thread (run.h). */
+static sk_status one_step(const launch_job *j, sk_run *run, int step)
+{
+    sk_step_out out = {0};
+    int pc = 0;
+    if (j->p->gpu) return sk_run_step(run, &(sk_step_in){.step = step, .lr = j->lr}, &out);
+    while (pc < j->p->n_train) SK_TRY(sk_run_until_wait(run, step, &pc));
+    return SK_OK;
 }
 
 static sk_status steps_of(const launch_job *j, sk_run *run, bool traced)
 {
-    sk_step_out out = {0};
     launch_note *note = j->note;
     double end = 0;
     SK_TRY(sk_run_init(run, j->opts->seed));
@@ -46,7 +60,7 @@ static sk_status steps_of(const launch_job *j, sk_run *run, bool traced)
         if (at == 0) end = sk_now() + j->seconds / 2;
         if (at >= LEAST && sk_now() > end) break;
         double before = clock_of(j);
-        SK_TRY(sk_run_step(run, &(sk_step_in){.step = s, .lr = j->lr}, &out));
+        SK_TRY(one_step(j, run, s));
         if (at < 0) continue;
         note->step[traced][at] = clock_of(j) - before;
         if (traced) keep(j, run, at);
@@ -90,7 +104,6 @@ typedef struct droop_note { /* shared with the worker */
 /* The first steps load kernels and capture the graph. */
 static sk_status droop_steps(const launch_job *j, sk_run *run, droop_note *note)
 {
-    sk_step_out out = {0};
     double end = 0;
     SK_TRY(sk_run_init(run, j->opts->seed));
     for (int s = 0; s < WARM + MOST_DROOP; s++) {
@@ -100,7 +113,7 @@ static sk_status droop_steps(const launch_job *j, sk_run *run, droop_note *note)
         }
         if (s >= WARM + 2 * BURST && sk_now() > end) break;
         double before = sk_now();
-        SK_TRY(sk_run_step(run, &(sk_step_in){.step = s, .lr = j->lr}, &out));
+        SK_TRY(one_step(j, run, s));
         if (s >= WARM) note->step[note->n++] = sk_now() - before;
     }
     return SK_OK;
@@ -113,6 +126,7 @@ static sk_status droop_rank(void *ctx, int rank)
     sk_run *run = NULL;
     sk_run_opts o = *j->opts;
     (void)rank;
+    o.alone = !j->p->gpu;
     o.timeout_s = sk_timeout(o.timeout_s, j->p, j->heaps);
     SK_TRY(sk_run_open(&a, j->p, j->heaps, &o, &run));
     sk_status st = droop_steps(j, run, sk_heaps_extra(j->heaps));
@@ -147,6 +161,7 @@ static void read_note(sk_arena *a, const launch_job *j, sk_launch_times *out)
         for (int s = 0; s < note->n[1]; s++) v[s] = (double)note->seconds[(int64_t)s * n + pc];
         out->seconds[pc] = quarter(v, note->n[1]);
     }
+    out->outside = quarter(note->outside, note->n[1]);
     out->plain = quarter(note->step[0], note->n[0]);
     out->traced = quarter(note->step[1], note->n[1]);
 }

@@ -16,8 +16,9 @@ typedef struct row {
     sk_dtype type;
     bool fp8, back;
     double m, n, k; /* OP: bytes, 0, 0; ATTENTION: width, keys, 0 */
-    double flops;
-    double logs, times; /* sum of logarithms of seconds, and how many */
+    double batch;   /* of products */
+    double flops; /* of all of them */
+    double logs, times; /* sum of logarithms of seconds of one flop (OP: of all), and how many */
     double total;       /* seconds, of all of them */
 } row;
 
@@ -45,16 +46,20 @@ static bool same(const row *x, const row *y)
 {
     bool name = x->of == y->of && !strcmp(x->name, y->name) && x->type == y->type;
     bool size = x->of == OP ? fabs(log(x->m / y->m)) < 0.1 : x->m == y->m && x->n == y->n;
-    return name && size && x->k == y->k && x->fp8 == y->fp8 && x->back == y->back;
+    return name && size && x->k == y->k && x->batch == y->batch && x->fp8 == y->fp8 && x->back == y->back;
 }
 
 static void add(sk_machine_fit *f, const row *x, double seconds)
 {
     int i = 0;
     while (i < f->rows.n && !same(&f->rows.v[i], x)) i++;
-    if (i == f->rows.n) *sk_push(f->arena, &f->rows) = *x;
+    if (i == f->rows.n) {
+        *sk_push(f->arena, &f->rows) = *x;
+        f->rows.v[i].flops = 0;
+    }
     row *to = &f->rows.v[i];
-    to->logs += log(seconds);
+    to->flops += x->flops;
+    to->logs += log(x->of == OP ? seconds : seconds / x->flops);
     to->times++;
     to->total += seconds;
 }
@@ -74,23 +79,22 @@ static row row_of(const sk_launch_kind *k)
     if (!k->n_shaped) return x;
     const sk_kernel_shape *s = &k->shape;
     x = (row){.of = PRODUCT, .type = s->type, .fp8 = s->fp8, .flops = k->flops};
-    x.m = (double)s->m, x.n = (double)s->n, x.k = (double)s->k;
+    x.m = (double)s->m, x.n = (double)s->n, x.k = (double)s->k, x.batch = (double)s->batch;
     if (s->kind == SK_KERNEL_PRODUCT) return x;
     x.of = ATTENTION;
-    x.m = (double)s->k, x.k = 0;
+    x.m = (double)s->k, x.k = x.batch = 0;
     x.back = s->kind == SK_KERNEL_ATTENTION_GRAD;
     return x;
 }
 
-/* Products of vectors are passes over their bytes; batches of products fill a device of many
- * multiprocessors otherwise than one of them does. */
-static bool tells(const sk_program *p, const sk_launch_kind *k)
+/* Products of vectors are passes over their bytes. */
+static bool tells(const sk_launch_kind *k)
 {
     const sk_kernel_shape *s = &k->shape;
     if (!k->n_shaped) return k->bytes > 0;
     if (k->n_shaped > 1) return false;
     if (s->kind != SK_KERNEL_PRODUCT) return true;
-    return s->m > 1 && s->n > 1 && (s->batch == 1 || !p->gpu);
+    return s->m > 1 && s->n > 1;
 }
 
 static int launches(const sk_program *p)
@@ -103,15 +107,14 @@ static int launches(const sk_program *p)
 void sk_machine_fit_add(sk_machine_fit *f, const sk_program *p, const sk_launch_times *t)
 {
     int n = launches(p);
-    double sum = 0, mark = p->gpu ? fmax(t->traced - t->plain, 0) / n : 0;
+    double mark = p->gpu ? fmax(t->traced - t->plain, 0) / n : 0;
     for (int pc = 0; pc < p->n_train; pc++) {
         sk_launch_kind k;
         const sk_inst *in = &p->insts.v[pc];
         double seconds = t->seconds[pc];
-        sum += seconds;
         if (seconds <= 0 || in->every > 1 || sk_act_row_of(in)->moves) continue;
         if (in->in[0] >= 0 && p->bufs.v[in->in[0]].placement) continue; /* the host's work */
-        if (!sk_launch_kind_of(p, pc, &k) || !tells(p, &k)) continue;
+        if (!sk_launch_kind_of(p, pc, &k) || !tells(&k)) continue;
         row x = row_of(&k);
         seconds = fmax(seconds - mark, seconds / 4);
         f->least = fmin(f->least, seconds);
@@ -119,18 +122,16 @@ void sk_machine_fit_add(sk_machine_fit *f, const sk_program *p, const sk_launch_
     }
     if (n <= f->most) return;
     f->most = n;
-    f->between = fmax(t->traced - sum, 0);
+    f->between = p->gpu ? t->outside : 0; /* on a processor it is the clock itself */
 }
 
 /* --- rows of the file --- */
 
-static double seconds_of(const row *r) { return exp(r->logs / r->times); }
-
 /* Without what every launch takes, which is added to the price of each. */
 static double rate_of(const sk_machine *m, const row *r)
 {
-    double s = seconds_of(r);
-    return r->flops / fmax(s - m->overhead, s / 4);
+    double flops = r->flops / r->times, s = flops * exp(r->logs / r->times);
+    return flops / fmax(s - m->overhead, s / 4);
 }
 
 static void put_product(sk_machine *m, const row *r)
@@ -141,7 +142,7 @@ static void put_product(sk_machine *m, const row *r)
     if (rate > *best) *best = rate;
     if (k->n_products == SK_MOST_PRODUCTS) return;
     k->product[k->n_products++] = (sk_product_rate){
-        .type = r->type, .fp8 = r->fp8, .m = r->m, .n = r->n, .k = r->k, .rate = rate};
+        .type = r->type, .fp8 = r->fp8, .m = r->m, .n = r->n, .k = r->k, .rate = rate, .batch = r->batch};
 }
 
 static void put_attention(sk_machine *m, const row *r)
@@ -166,7 +167,7 @@ static void put_op(sk_machine *m, const row *r)
     sk_kernel_rates *k = &m->kernels;
     if (k->n_ops == SK_MOST_OPS) return;
     sk_measured_op *o = &k->op[k->n_ops++];
-    *o = (sk_measured_op){.type = r->type, .bytes = r->m, .seconds = seconds_of(r)};
+    *o = (sk_measured_op){.type = r->type, .bytes = r->m, .seconds = exp(r->logs / r->times)};
     memcpy(o->name, r->name, sizeof o->name);
 }
 

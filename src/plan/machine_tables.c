@@ -4,15 +4,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "bf16 4096 1024 1024 2.2e14" */
+/* "bf16 4096 1024 1024 2.2e14", or with a batch of 8 products "bf16 512 1024 1024 2.2e14 8" */
 bool sk_machine_add_product(sk_machine *m, const char *value)
 {
     sk_kernel_rates *r = &m->kernels;
-    sk_product_rate p = {0};
+    sk_product_rate p = {.batch = 1};
     char type[8], more;
     if (r->n_products == SK_MOST_PRODUCTS) return false;
-    if (sscanf(value, "%7s %lf %lf %lf %lf %c", type, &p.m, &p.n, &p.k, &p.rate, &more) != 5)
-        return false;
+    int n = sscanf(value, "%7s %lf %lf %lf %lf %lf %c", type, &p.m, &p.n, &p.k, &p.rate, &p.batch,
+                   &more);
+    if (n != 5 && n != 6) return false;
+    if (!(p.batch >= 1 && p.batch <= 1e9)) return false;
     p.fp8 = !strcmp(type, "fp8");
     if (p.fp8) p.type = SK_BF16;
     else if (!sk_dtype_find(type, &p.type)) return false;
@@ -89,8 +91,10 @@ void sk_machine_write_products(sk_out *o, const sk_machine *m)
     const sk_kernel_rates *r = &m->kernels;
     for (int i = 0; i < r->n_products; i++) {
         const sk_product_rate *p = &r->product[i];
-        sk_out_add(o, "product: %s %.9g %.9g %.9g %.9g\n", p->fp8 ? "fp8" : sk_dtype_name(p->type),
+        sk_out_add(o, "product: %s %.9g %.9g %.9g %.9g", p->fp8 ? "fp8" : sk_dtype_name(p->type),
                    p->m, p->n, p->k, p->rate);
+        if (p->batch > 1) sk_out_add(o, " %.9g", p->batch);
+        sk_out_add(o, "\n");
     }
 }
 

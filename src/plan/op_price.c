@@ -73,13 +73,14 @@ static double correction(const sk_machine *m, const sk_kernel_shape *s, int thre
     double sum = 0, weights = 0;
     for (int i = 0; i < m->kernels.n_products; i++) {
         const sk_product_rate *p = &m->kernels.product[i];
-        sk_kernel_shape like = {.type = p->type, .fp8 = p->fp8, .batch = 1};
+        double batch = fmax(p->batch, 1);
+        sk_kernel_shape like = {.type = p->type, .fp8 = p->fp8, .batch = (int64_t)batch};
         if (p->type != s->type || p->fp8 != s->fp8) continue;
         like.m = (int64_t)p->m, like.n = (int64_t)p->n, like.k = (int64_t)p->k;
         double rate = p->rate * (m->per_thread ? threads : 1);
-        double ratio = 2 * p->m * p->n * p->k / rate / by_form(m, &like, threads);
-        double d =
-            apart((double)s->m, p->m) + apart((double)s->n, p->n) + apart((double)s->k, p->k);
+        double ratio = 2 * batch * p->m * p->n * p->k / rate / by_form(m, &like, threads);
+        double d = apart((double)s->m, p->m) + apart((double)s->n, p->n) +
+                   apart((double)s->k, p->k) + apart((double)s->batch, batch);
         double w = 1 / (d * d + 1e-6);
         sum += w * log(ratio);
         weights += w;
