@@ -3,7 +3,7 @@
 # the machine that calibrate wrote, beside what happens.
 #
 #   bench/calibrated.sh                        ten jobs on one thread, about three minutes
-#   bench/calibrated.sh -d cuda -t 120         ten jobs on one GPU, about six minutes
+#   bench/calibrated.sh -d cuda                ten jobs on one GPU, about six minutes
 #   bench/calibrated.sh -d cuda -c machine.txt 'fp8|experts'     with a file that is there already
 #
 # First `skein calibrate` (-t seconds).  Then every round runs each job once with `skein bench step` and
@@ -71,10 +71,11 @@ TABLE
 
 case $device in cpu) on_cpu ;; cuda*) on_cuda ;; *) usage >&2 && exit 64 ;; esac |
     grep -E "^[^|]*($pattern)" >"$work/list"
-words="device=$device train.threads=1"
+words="device=$device"
+[ "$device" = cpu ] && words="$words train.threads=1"
 if [ -z "$file" ]; then
     file=$work/machine.txt
-    if [ -z "$seconds" ]; then seconds=$([ "$device" = cpu ] && echo 60 || echo 120); fi
+    if [ -z "$seconds" ]; then seconds=$([ "$device" = cpu ] && echo 60 || echo 150); fi
     "$skein" calibrate "device=$device" --seconds "$seconds" --out "$file" -o csv >"$work/calibrate.csv"
     mkdir -p build && cp "$file" build/calibrated.txt && cp "$work/calibrate.csv" build/calibrated.csv
 fi

@@ -272,15 +272,15 @@ static void add_rest(calibration *c)
     }
 }
 
-/* "gpt2 128x2, 4 of 64, micro=2" */
+/* "gpt2 128x2 batch 4x64 micro=2" */
 static const char *title(sk_arena *a, const sk_job *j)
 {
     sk_out o = {.arena = a};
-    sk_out_add(&o, "%s %lldx%lld, %lld of %lld", j->model->name, (long long)j->hyper.hidden_size,
+    sk_out_add(&o, "%s %lldx%lld batch %lldx%lld", j->model->name, (long long)j->hyper.hidden_size,
                (long long)j->hyper.num_hidden_layers, (long long)j->batch, (long long)j->seq);
-    if (!strcmp(j->matmul, "fp8")) sk_out_add(&o, ", fp8");
-    if (*j->layout) sk_out_add(&o, ", %s", j->layout);
-    if (strcmp(j->optim_name, "adamw")) sk_out_add(&o, ", %s", j->optim_name);
+    if (!strcmp(j->matmul, "fp8")) sk_out_add(&o, " fp8");
+    if (*j->layout) sk_out_add(&o, " %s", j->layout);
+    if (strcmp(j->optim_name, "adamw")) sk_out_add(&o, " %s", j->optim_name);
     return o.s;
 }
 
@@ -344,7 +344,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     c->table = (sk_table){.arena = a, .head = columns, .n_cols = COLS};
     SK_TRY(read_seconds(seconds, &c->seconds));
     sort_words(c, words, n);
-    if (!path) path = sk_machine_path(a);
+    if (!path) path = sk_machine_path_on(a, c->gpu);
     if (!path)
         return sk_fail(SK_EUSAGE, "calibrate: neither XDG_CONFIG_HOME nor HOME is set; say where "
                                   "to write: skein calibrate --out FILE");

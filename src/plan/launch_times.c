@@ -143,10 +143,10 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double quarter(double *v, int n)
+static double median(double *v, int n)
 {
     qsort(v, (size_t)n, sizeof *v, by_size);
-    return v[n / 4];
+    return v[n / 2];
 }
 
 static void read_note(sk_arena *a, const launch_job *j, sk_launch_times *out)
@@ -159,11 +159,11 @@ static void read_note(sk_arena *a, const launch_job *j, sk_launch_times *out)
     for (int pc = 0; pc < n; pc++) {
         double v[MOST];
         for (int s = 0; s < note->n[1]; s++) v[s] = (double)note->seconds[(int64_t)s * n + pc];
-        out->seconds[pc] = quarter(v, note->n[1]);
+        out->seconds[pc] = median(v, note->n[1]);
     }
-    out->outside = quarter(note->outside, note->n[1]);
-    out->plain = quarter(note->step[0], note->n[0]);
-    out->traced = quarter(note->step[1], note->n[1]);
+    out->outside = median(note->outside, note->n[1]);
+    out->plain = median(note->step[0], note->n[0]);
+    out->traced = median(note->step[1], note->n[1]);
 }
 
 sk_status sk_time_launches(sk_arena *a, const sk_program *p, const sk_run_opts *o, double lr,

@@ -3,7 +3,7 @@
  * A worker runs the program of the only rank: first without a trace, then with one.  Times of
  * launches are those of a step whose every launch is timed; on a GPU by its own clock, between
  * marks in its stream, on a processor by the clock of the thread, which does not count what other
- * processes do.  A quarter of the steps were faster. */
+ * processes do.  Medians over the steps. */
 #ifndef SK_PLAN_LAUNCH_TIMES_H
 #define SK_PLAN_LAUNCH_TIMES_H
 

@@ -448,27 +448,37 @@ sk_status sk_machine_write(sk_arena *a, const char *path, const sk_machine *m)
     return sk_file_replace(path, o.s, o.n);
 }
 
-const char *sk_machine_path(sk_arena *a)
+const char *sk_machine_path_on(sk_arena *a, bool gpu)
 {
     const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-    if (config && *config == '/') return sk_print(a, "%s/skein/machine.txt", config);
-    if (home && *home) return sk_print(a, "%s/.config/skein/machine.txt", home);
+    const char *name = gpu ? "machine-cuda.txt" : "machine.txt";
+    if (config && *config == '/') return sk_print(a, "%s/skein/%s", config, name);
+    if (home && *home) return sk_print(a, "%s/.config/skein/%s", home, name);
     return NULL;
 }
 
-sk_status sk_machine_default(sk_arena *a, const char *what, sk_machine *out, const char **warning)
+const char *sk_machine_path(sk_arena *a) { return sk_machine_path_on(a, false); }
+
+sk_status sk_machine_default_on(sk_arena *a, const char *what, bool gpu, sk_machine *out,
+                                const char **warning)
 {
     char here[sizeof out->costs.host];
-    const char *path = what && *what ? NULL : sk_machine_path(a);
     *warning = NULL;
     if (what && *what) return sk_machine_read(a, what, out);
+    const char *path = sk_machine_path_on(a, gpu);
+    if (gpu && !(path && sk_is_file(path))) path = sk_machine_path(a);
     if (!path || !sk_is_file(path)) return sk_machine_read(a, "cpu", out);
     SK_TRY(read_file(a, path, out));
     sk_host_mark(here, sizeof here);
     if (!*out->costs.host || !strcmp(here, out->costs.host)) return SK_OK;
     *warning = sk_print(a,
                         "%s was measured on another host (%s; this is %s), so presets are used; "
-                        "skein bench coll --calibrate measures this one",
+                        "skein calibrate measures this one",
                         path, out->costs.host, here);
     return sk_machine_read(a, "cpu", out);
+}
+
+sk_status sk_machine_default(sk_arena *a, const char *what, sk_machine *out, const char **warning)
+{
+    return sk_machine_default_on(a, what, false, out, warning);
 }

@@ -102,9 +102,11 @@
  * The machine `unit` is for counting: a block of the model costs 1 forward and 2
  * backward, everything else nothing, so that bubbles come out as fractions.
  *
- * `skein bench coll --calibrate` measures this host and writes such a file to
- * $XDG_CONFIG_HOME/skein/machine.txt (~/.config/skein/machine.txt); sk_machine_default reads it
- * everywhere, unless another one is asked for or it was measured on another host. */
+ * `skein calibrate` measures this host and writes such a file to
+ * $XDG_CONFIG_HOME/skein/machine.txt (~/.config/skein/machine.txt), with device=cuda its GPU to
+ * machine-cuda.txt beside it; `skein bench coll --calibrate` measures the collectives alone.
+ * sk_machine_default reads it everywhere, unless another one is asked for or it was measured on
+ * another host. */
 #ifndef SK_PLAN_MACHINE_H
 #define SK_PLAN_MACHINE_H
 
@@ -212,7 +214,11 @@ sk_status sk_machine_read(sk_arena *a, const char *what, sk_machine *out);
 sk_status sk_machine_default(sk_arena *a, const char *what, sk_machine *out, const char **warning);
 /* Writes m as a file that sk_machine_read understands, folders too. */
 sk_status sk_machine_write(sk_arena *a, const char *path, const sk_machine *m);
+/* The same for a job on a GPU: the GPU's file first. */
+sk_status sk_machine_default_on(sk_arena *a, const char *what, bool gpu, sk_machine *out,
+                                const char **warning);
 const char *sk_machine_path(sk_arena *a); /* of the calibrated file; NULL: no home */
+const char *sk_machine_path_on(sk_arena *a, bool gpu);
 /* The keys of a file that are numbers; NULL past the last. */
 const char *sk_machine_number_name(int i);
 /* One of them, as a file says it; false: it is none. */
