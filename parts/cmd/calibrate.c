@@ -122,8 +122,8 @@ static double both_ways(double a, double b) { return a > 0 && b > 0 ? 2 / (1 / a
 static sk_status host_rate(calibration *c)
 {
     sk_calibrate_job *j = sk_new(c->arena, sk_calibrate_job);
-    const char *words = "model=tiny model.num_hidden_layers=2 model.hidden_size=512 "
-                        "model.num_attention_heads=8 train.batch=1 train.seq=16";
+    const char *words = "model=tiny model.num_hidden_layers=2 model.hidden_size=1024 "
+                        "model.num_attention_heads=16 train.batch=1 train.seq=16";
     double bytes = 0, seconds = 0;
     SK_TRY(sk_calibrate_open(c->arena, words, c->gpu ? "device=cpu" : c->further, j));
     const sk_program *p = j->setup->programs[0];

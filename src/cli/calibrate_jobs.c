@@ -72,6 +72,7 @@ sk_status sk_calibrate_open(sk_arena *a, const char *words, const char *more,
     out->words = words;
     SK_TRY(sk_conf_load(a, n, list, &out->job, NULL));
     out->job.val_every = 0;
+    if (out->job.ranks == 1) out->job.ranks = 0; /* as many as the layout has */
     out->setup = sk_new(a, sk_setup);
     SK_TRY(sk_setup_program(a, &out->job, true, out->setup));
     if (out->setup->n_ranks != 1)

@@ -188,7 +188,7 @@ static const char *needed(const key *k, char *text, size_t n)
     if (k->form == SCORES) return "flash or memory";
     if (k->form == ENGINE) return "a profile (skein, megatron-2021, nemo, fsdp ...)";
     if (k->form == BETWEEN) return "'HOSTS BYTES RATE', at most 32 times,";
-    if (k->form == PRODUCT) return "'TYPE M N K FLOPS' and perhaps BATCH, at most 128 times,";
+    if (k->form == PRODUCT) return "'TYPE M N K FLOPS' and perhaps BATCH, at most 192 times,";
     if (k->form == ATTENTION_AT) return "'TYPE WIDTH KEYS FORWARD BACKWARD', at most 48 times,";
     if (k->form == OP) return "'NAME TYPE BYTES SECONDS', at most 384 times,";
     if (k->form == ATTENTION)

@@ -62,7 +62,7 @@
  *                               product of any size reaches flops
  *     ramp: 160                 terms of a sum that a tile needs to fill and drain its pipeline
  *     product: bf16 4096 1024 1024 2.2e14      measured: type, m, n, k, flops per second, and
- *                               the number of products in a batch if it is not 1; up to 128 lines
+ *                               the number of products in a batch if it is not 1; up to 192 lines
  *     attention: 128 6e14 5e14  width of a head, flops per second forward and backward; up to 8
  *     attention_ramp: 350       keys at which attention has half of these rates
  *     attention_at: bf16 64 1024 2.1e14 1.6e14   measured: type, width, keys, flops per second
@@ -116,7 +116,7 @@
 #include <stdbool.h>
 
 enum {
-    SK_MOST_PRODUCTS = 128,
+    SK_MOST_PRODUCTS = 192,
     SK_MOST_WIDTHS = 8,
     SK_MOST_BETWEEN = 32,
     SK_MOST_ATTENTION_AT = 48,
@@ -132,7 +132,7 @@ typedef struct sk_product_rate { /* measured */
     sk_dtype type;
     bool fp8;
     double m, n, k, rate;
-    double batch; /* products at once; 0: 1 */
+    double batch; /* products at once, mostly 1 */
 } sk_product_rate;
 
 typedef struct sk_attention_rate {

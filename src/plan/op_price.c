@@ -66,22 +66,51 @@ static double apart(double a, double b) /* octaves, squared */
     return d * d;
 }
 
+typedef struct near_product {
+    const sk_product_rate *p;
+    double apart;
+} near_product;
+
+enum { NEAREST = 16 };
+
+static int farthest(const near_product v[NEAREST])
+{
+    int at = 0;
+    for (int i = 1; i < NEAREST; i++)
+        if (v[i].apart > v[at].apart) at = i;
+    return at;
+}
+
+/* The measured products of this type that are nearest, in no order; how many. */
+static int nearest(const sk_machine *m, const sk_kernel_shape *s, near_product out[NEAREST])
+{
+    int n = 0;
+    for (int i = 0; i < m->kernels.n_products; i++) {
+        const sk_product_rate *p = &m->kernels.product[i];
+        if (p->type != s->type || p->fp8 != s->fp8) continue;
+        double d = apart((double)s->m, p->m) + apart((double)s->n, p->n) +
+                   apart((double)s->k, p->k) + apart((double)s->batch, p->batch);
+        int at = n < NEAREST ? n++ : farthest(out);
+        if (n == NEAREST && out[at].p && out[at].apart <= d) continue;
+        out[at] = (near_product){p, d};
+    }
+    return n;
+}
+
 /* What measured products took over what the form says of them: the mean of logarithms, each by one
  * over its distance squared. */
 static double correction(const sk_machine *m, const sk_kernel_shape *s, int threads)
 {
     double sum = 0, weights = 0;
-    for (int i = 0; i < m->kernels.n_products; i++) {
-        const sk_product_rate *p = &m->kernels.product[i];
-        double batch = fmax(p->batch, 1);
-        sk_kernel_shape like = {.type = p->type, .fp8 = p->fp8, .batch = (int64_t)batch};
-        if (p->type != s->type || p->fp8 != s->fp8) continue;
+    near_product v[NEAREST] = {{NULL, 0}};
+    int n = nearest(m, s, v);
+    for (int i = 0; i < n; i++) {
+        const sk_product_rate *p = v[i].p;
+        sk_kernel_shape like = {.type = p->type, .fp8 = p->fp8, .batch = (int64_t)p->batch};
         like.m = (int64_t)p->m, like.n = (int64_t)p->n, like.k = (int64_t)p->k;
         double rate = p->rate * (m->per_thread ? threads : 1);
-        double ratio = 2 * batch * p->m * p->n * p->k / rate / by_form(m, &like, threads);
-        double d = apart((double)s->m, p->m) + apart((double)s->n, p->n) +
-                   apart((double)s->k, p->k) + apart((double)s->batch, batch);
-        double w = 1 / (d * d + 1e-6);
+        double ratio = 2 * p->batch * p->m * p->n * p->k / rate / by_form(m, &like, threads);
+        double w = 1 / (v[i].apart * v[i].apart + 1e-6);
         sum += w * log(ratio);
         weights += w;
     }
