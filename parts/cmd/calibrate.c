@@ -14,6 +14,7 @@
 #include "plan/launch_kind.h"
 #include "plan/machine_fit.h"
 #include "plan/simulator.h"
+#include "plan/step_timing.h"
 #include "train/host_peak.h"
 
 #include <math.h>
@@ -57,12 +58,34 @@ typedef struct calibration {
 
 static double left(const calibration *c) { return c->end - sk_now(); }
 
+/* --- the table --- */
+
+static const char *const columns[] = {"what", "name", "type", "size", "us", "rate", "unit"};
+enum { COLS = sizeof columns / sizeof *columns };
+
+static void add(calibration *c, const char *what, const char *name, const char *type,
+                const char *size, double seconds, double rate, const char *unit)
+{
+    sk_arena *a = c->arena;
+    const char *cells[COLS] = {what,
+                               name,
+                               type,
+                               size,
+                               seconds > 0 ? sk_print(a, "%.2f", 1e6 * seconds) : "",
+                               rate > 0 ? sk_print(a, "%.4g", rate) : "",
+                               unit};
+    sk_table_add(&c->table, cells);
+}
+
 /* --- jobs --- */
 
 static sk_status time_job(calibration *c, const char *words, double seconds)
 {
     sk_calibrate_job *j = &c->job[c->n];
     SK_TRY(sk_calibrate_open(c->arena, words, c->further, j));
+    if (j->setup->n_ranks != 1)
+        return sk_fail(SK_EUSAGE, "calibrate: the job \"%.200s\" has %d ranks; 1 is needed", words,
+                       j->setup->n_ranks);
     const sk_program *p = j->setup->programs[0];
     SK_TRY(sk_time_launches(c->arena, p, &j->opts, j->job.lr, seconds, &j->times));
     sk_machine_fit_add(c->fit, p, &j->times);
@@ -178,17 +201,52 @@ static void take_droop(calibration *c)
     m->kernels.flops_fp8 /= m->kernels.sustained;
 }
 
+/* What the cores took for a step of ranks that outnumber them, over what the machine says. */
+static sk_status crowd_of(calibration *c, const char *words, double *out)
+{
+    enum { STEPS = 4 };
+    sk_calibrate_job *j = sk_new(c->arena, sk_calibrate_job);
+    sk_simulation s;
+    sk_step_timing t;
+    SK_TRY(sk_calibrate_open(c->arena, words, c->further, j));
+    const sk_program *const *programs = (const sk_program *const *)j->setup->programs;
+    SK_TRY(sk_time_steps(programs, &j->opts, j->job.lr, STEPS, &t));
+    sk_simulate_in in = {.machine = &c->machine, .programs = programs};
+    SK_TRY(sk_simulate(c->arena, &in, &s));
+    *out = t.cores / (s.seconds * (double)c->machine.costs.cores);
+    return SK_OK;
+}
+
+/* Layouts of every kind count alike: the mean of logarithms. */
+static sk_status crowd(calibration *c)
+{
+    double sum = 0;
+    int n = 0;
+    c->machine.crowd = 0;
+    if (*c->own || c->machine.costs.cores > 8) return SK_OK; /* 16 ranks would not crowd them */
+    for (; sk_calibrate_crowd[n] && (n < 2 || left(c) > 0); n++) {
+        double one = 1;
+        SK_TRY(crowd_of(c, sk_calibrate_crowd[n], &one));
+        add(c, "crowd", strrchr(sk_calibrate_crowd[n], ' ') + 1, "", "16 ranks", 0, one,
+            "measured/simulated");
+        sum += log(one);
+    }
+    c->machine.crowd = fmin(fmax(exp(sum / n), 1), 10);
+    return SK_OK;
+}
+
 static sk_status processor(calibration *c)
 {
     sk_host h;
     sk_machine *m = &c->machine;
-    double seconds = fmin(fmax(left(c), 0.05 * c->seconds), 20);
+    double seconds = fmin(fmax(0.5 * left(c), 0.05 * c->seconds), 20);
     sk_host_detect(&h);
     m->memory = h.available;
     sk_kept_peak kept = sk_host_peak_of(c->arena, 1);
     if (kept.why) fprintf(stderr, "skein: %s\n", kept.why);
     if (kept.flops > 0) m->peak = kept.flops;
-    return sk_calibrate(c->arena, seconds, &m->costs);
+    SK_TRY(sk_calibrate(c->arena, seconds, &m->costs));
+    return crowd(c);
 }
 
 static sk_status measure(calibration *c)
@@ -196,7 +254,7 @@ static sk_status measure(calibration *c)
     const int64_t most = c->gpu ? 256 << 20 : 64 << 20;
     const char *folder = getenv("TMPDIR");
     c->fit = sk_machine_fit_begin(c->arena);
-    SK_TRY(time_jobs(c, c->gpu ? 0.7 : 0.55));
+    SK_TRY(time_jobs(c, c->gpu ? 0.7 : 0.5));
     if (c->gpu) SK_TRY(droop(c));
     SK_TRY(sk_measure_device(c->arena, c->device, folder ? folder : "/tmp", most, &c->rates));
     SK_TRY(begin_machine(c));
@@ -208,23 +266,6 @@ static sk_status measure(calibration *c)
 }
 
 /* --- what was measured, as a table --- */
-
-static const char *const columns[] = {"what", "name", "type", "size", "us", "rate", "unit"};
-enum { COLS = sizeof columns / sizeof *columns };
-
-static void add(calibration *c, const char *what, const char *name, const char *type,
-                const char *size, double seconds, double rate, const char *unit)
-{
-    sk_arena *a = c->arena;
-    const char *cells[COLS] = {what,
-                               name,
-                               type,
-                               size,
-                               seconds > 0 ? sk_print(a, "%.2f", 1e6 * seconds) : "",
-                               rate > 0 ? sk_print(a, "%.4g", rate) : "",
-                               unit};
-    sk_table_add(&c->table, cells);
-}
 
 static void add_kernels(calibration *c)
 {

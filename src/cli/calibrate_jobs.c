@@ -61,6 +61,16 @@ const char *const sk_calibrate_on_gpu[] = {
     NULL,
 };
 
+const char *const sk_calibrate_crowd[] = {
+    "model=tiny model.num_hidden_layers=4 model.hidden_size=256 model.num_attention_heads=16 "
+    "train.batch=16 train.seq=64 layout=dp=16",
+    "model=tiny model.num_hidden_layers=4 model.hidden_size=256 model.num_attention_heads=16 "
+    "train.batch=16 train.seq=64 layout=tp=16",
+    "model=tiny model.num_hidden_layers=16 model.hidden_size=256 model.num_attention_heads=16 "
+    "train.batch=16 train.seq=64 layout=pp=16,micro=8",
+    NULL,
+};
+
 sk_status sk_calibrate_open(sk_arena *a, const char *words, const char *more,
                             sk_calibrate_job *out)
 {
@@ -75,9 +85,6 @@ sk_status sk_calibrate_open(sk_arena *a, const char *words, const char *more,
     if (out->job.ranks == 1) out->job.ranks = 0; /* as many as the layout has */
     out->setup = sk_new(a, sk_setup);
     SK_TRY(sk_setup_program(a, &out->job, true, out->setup));
-    if (out->setup->n_ranks != 1)
-        return sk_fail(SK_EUSAGE, "calibrate: the job \"%.200s\" has %d ranks; 1 is needed", words,
-                       out->setup->n_ranks);
     out->opts = (sk_run_opts){.fill = sk_synthetic_fill,
                               .fill_ctx = &out->job,
                               .seed = out->job.seed,

@@ -12,13 +12,16 @@
 typedef struct sk_calibrate_job {
     const char *words;
     sk_job job;
-    sk_setup *setup; /* of one rank */
+    sk_setup *setup;
     sk_run_opts opts;
     sk_launch_times times;
 } sk_calibrate_job;
 
 /* Words of jobs for a processor or a GPU, what matters most first; NULL ends the list. */
 extern const char *const sk_calibrate_on_cpu[], *const sk_calibrate_on_gpu[];
+
+/* Jobs of 16 ranks, on a processor of fewer cores. */
+extern const char *const sk_calibrate_crowd[];
 
 /* `more`: further words, such as device=cuda:1; they count last. */
 sk_status sk_calibrate_open(sk_arena *a, const char *words, const char *more,

@@ -77,6 +77,7 @@ static const key keys[] = {
     {"cache", BYTES, AT(costs.cache), 0, 1e18},
     {"far", BYTES, AT(costs.far), 0, 1e18},
     {"cores", COUNT, AT(costs.cores), 1, 1e6},
+    {"crowd", SPEED, AT(crowd), 0.1, 100},
     {"overhead", REAL, AT(overhead), 0, 1e3},
     {"flops_f32", SPEED, AT(kernels.flops_f32), 1, 1e21},
     {"flops_fp8", SPEED, AT(kernels.flops_fp8), 1, 1e21},

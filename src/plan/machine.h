@@ -55,6 +55,8 @@
  *     cache: 32Mi               bytes of all ranks of a host that are near its cores
  *     far: 128Mi                and from which on all are far, not below `cache`
  *     cores: 8                  of a host
+ *     crowd: 1.2                how much longer its work takes a core while ranks outnumber the cores:
+ *                               caches are cold behind every switch; 0: 1
  *     overhead: 2e-6            seconds an instruction takes to begin
  *     flops_f32: 4e14           products of f32, and of 8 bits; 0: flops
  *     flops_fp8: 1.4e15
@@ -191,7 +193,7 @@ typedef struct sk_machine {
     sk_costs costs;
     int n_between;
     sk_between_rate between[SK_MOST_BETWEEN]; /* of collectives over hosts; none: costs.between */
-    double overhead, step, issue;
+    double overhead, step, issue, crowd;
     sk_kernel_rates kernels;
     sk_engine engine;
     sk_upkeep upkeep;

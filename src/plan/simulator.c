@@ -155,6 +155,8 @@ static double shared_cores(const sk_sim *k)
         work += (r->busy * k->w[i].p->threads + k->w[i].core) * r->ranks;
         between += k->w[i].between * r->ranks / k->n_ranks;
     }
+    int64_t here = k->n_ranks < each ? k->n_ranks : each;
+    if (k->m->crowd > 0 && here * k->w[0].p->threads > k->m->costs.cores) work *= k->m->crowd;
     return work / (double)(hosts * k->m->costs.cores) + between;
 }
 

@@ -232,7 +232,7 @@ static void files(void)
                             "product: fp8 4096 4096 4096 2e12\nattention: 32 1e12 2e12\n"
                             "product: bf16 64 128 256 3e12 8\nattention_at: f32 64 512 3e12 2e12\n"
                             "op: layernorm bf16 2.5e7 1.25e-5\nop: any f32 8 1e-6\n"
-                            "step: 4e-5\nissue: 3e-6\nversion: 2\n"
+                            "step: 4e-5\ncrowd: 1.25\nissue: 3e-6\nversion: 2\n"
                             "between: 4 1e6 2e9\nbetween: 8 1e6 1e9\nhost_launch: 1e-5\n");
     check(!sk_machine_read(&arena, path, &m));
     check(m.kernels.n_products == 3 && m.kernels.product[1].fp8 && m.kernels.product[0].k == 256);
@@ -244,7 +244,7 @@ static void files(void)
     check(again.kernels.sms == m.kernels.sms && again.kernels.flops_f32 == m.kernels.flops_f32);
     check(again.engine.stream == m.engine.stream && again.engine.flash == m.engine.flash);
     check(again.kernels.product[0].batch == 1 && again.kernels.product[2].batch == 8);
-    check(again.step == 4e-5 && again.issue == 3e-6 && again.kernels.n_ops == 2);
+    check(again.step == 4e-5 && again.crowd == 1.25 && again.issue == 3e-6 && again.kernels.n_ops == 2);
     check(!strcmp(again.kernels.op[0].name, "layernorm") && again.kernels.op[0].type == SK_BF16);
     check(again.kernels.op[0].bytes == 2.5e7 && again.kernels.op[0].seconds == 1.25e-5);
     check(again.kernels.n_attention_at == 1 && again.kernels.attention_at[0].type == SK_F32);
