@@ -505,7 +505,8 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     SK_TRY(sk_argv_job(a, argc, argv, usage, p->job, &rest));
     if (rest.help) return SK_OK;
     const char *format = sk_conf_option(&rest, "o"), *gpus = sk_conf_option(&rest, "gpus");
-    SK_TRY(sk_machine_default(a, sk_conf_option(&rest, "cluster"), &p->machine, &warning));
+    SK_TRY(sk_machine_default_on(a, sk_conf_option(&rest, "cluster"), sk_setup_on_gpu(p->job),
+                                 &p->machine, &warning));
     if (warning) fprintf(stderr, "skein: %s\n", warning);
     SK_TRY(read_numbers(&rest, &p->machine, &p->t));
     SK_TRY(consistent(&rest, &p->machine, &p->t));

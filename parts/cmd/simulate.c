@@ -4,6 +4,7 @@
  * ranks (plan/rank_classes.h) above SMALL ranks, every rank below.  Needs no data, no
  * devices, and no more time for sixteen thousand ranks than for eight. */
 #include "base/clock.h"
+#include "base/file_io.h"
 #include "base/strings.h"
 #include "cli/argv.h"
 #include "cli/cmd.h"
@@ -39,7 +40,7 @@ static const char usage[] =
 
 static const sk_option options[] = {
     {"cluster",
-     "cpu (default, or what bench coll --calibrate measured), a100-8, h100-8, h200-8, b200-8, "
+     "cpu (default, or what skein calibrate measured), a100-8, h100-8, h200-8, b200-8, "
      "unit, "
      "here (measured now), or a file",
      true},
@@ -359,6 +360,21 @@ static sk_status check_tables(const simulation *s, const sk_conf_rest *rest)
     return SK_OK;
 }
 
+/* A GPU's instructions are not measured one by one for a job: its file says what they take. */
+static sk_status find_machine(simulation *s, const char *cluster, const char **warning)
+{
+    sk_arena *a = s->arena;
+    bool gpu = sk_setup_on_gpu(s->job), here = cluster && !strcmp(cluster, "here");
+    s->here = here && !gpu;
+    if (s->here) return measure_here(a, &s->machine);
+    const char *path = sk_machine_path_on(a, true);
+    if (here && !(path && sk_is_file(path)))
+        return sk_fail(SK_EUSAGE, "--cluster here with device=%s: this GPU was not measured yet; "
+                                  "skein calibrate device=%s does that",
+                       s->job->device, s->job->device);
+    return sk_machine_default_on(a, here ? NULL : cluster, gpu, &s->machine, warning);
+}
+
 static sk_status run(sk_arena *a, int argc, char **argv)
 {
     simulation s = {.arena = a, .job = sk_new(a, sk_job), .setup = sk_new(a, sk_setup)};
@@ -371,10 +387,9 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     s.fold = sk_conf_option(&rest, "fold");
     if (s.fold && strcmp(s.fold, "yes") && strcmp(s.fold, "no"))
         return sk_fail(SK_EUSAGE, "command line: --fold %s; yes or no is needed", s.fold);
-    s.here = cluster && !strcmp(cluster, "here");
+    s.here = cluster && !strcmp(cluster, "here") && !sk_setup_on_gpu(s.job);
     SK_TRY(check_tables(&s, &rest));
-    if (s.here) SK_TRY(measure_here(a, &s.machine));
-    else SK_TRY(sk_machine_default(a, cluster, &s.machine, &warning));
+    SK_TRY(find_machine(&s, cluster, &warning));
     if (warning) fprintf(stderr, "skein: %s\n", warning);
     if (slower_than_told(&s.machine, s.job))
         fprintf(

@@ -496,13 +496,16 @@ static sk_status calibrate(sk_arena *a, const char *path, double seconds, const 
 {
     sk_costs costs;
     sk_machine m;
+    const char *warning = NULL;
     double start = sk_now();
     if (!path) path = sk_machine_path(a);
     if (!path)
         return sk_fail(SK_EUSAGE, "bench: neither XDG_CONFIG_HOME nor HOME is set; say where to "
                                   "write: skein bench coll --calibrate FILE");
     SK_TRY(sk_calibrate(a, seconds, &costs));
-    SK_TRY(sk_calibrate_machine(a, &costs, &m));
+    SK_TRY(sk_machine_default(a, NULL, &m, &warning));
+    if (!strcmp(m.costs.host, costs.host)) m.costs = costs; /* kernels as skein calibrate has them */
+    else SK_TRY(sk_calibrate_machine(a, &costs, &m));
     SK_TRY(sk_machine_write(a, path, &m));
     SK_TRY(show_file(a, path, format));
     fprintf(format ? stderr : stdout, "measured in %.1f s, written to %s\n", sk_now() - start,

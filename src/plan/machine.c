@@ -28,9 +28,11 @@ typedef enum form {
     VERSION,
     SCORES,
     ENGINE,
-    PRODUCT, /* a line for each row of a table; so ATTENTION and BETWEEN */
+    PRODUCT, /* a line for each row of a table; so all from here on */
     ATTENTION,
-    BETWEEN
+    BETWEEN,
+    ATTENTION_AT,
+    OP
 } form;
 
 typedef struct key {
@@ -75,6 +77,7 @@ static const key keys[] = {
     {"cache", BYTES, AT(costs.cache), 0, 1e18},
     {"far", BYTES, AT(costs.far), 0, 1e18},
     {"cores", COUNT, AT(costs.cores), 1, 1e6},
+    {"crowd", SPEED, AT(crowd), 0.1, 100},
     {"overhead", REAL, AT(overhead), 0, 1e3},
     {"flops_f32", SPEED, AT(kernels.flops_f32), 1, 1e21},
     {"flops_fp8", SPEED, AT(kernels.flops_fp8), 1, 1e21},
@@ -85,6 +88,10 @@ static const key keys[] = {
     {"sustained", SPEED, AT(kernels.sustained), 0.01, 1},
     {"between", BETWEEN, 0, 0, 0},
     {"attention_ramp", REAL, AT(kernels.attention_ramp), 0, 1e6},
+    {"attention_at", ATTENTION_AT, 0, 0, 0},
+    {"op", OP, 0, 0, 0},
+    {"step", REAL, AT(step), 0, 1e3},
+    {"issue", REAL, AT(issue), 0, 1},
     {"engine", ENGINE, 0, 0, 0},
     {"overlap", YES_NO, AT(overlap), 0, 0},
     {"scores", SCORES, 0, 0, 0},
@@ -138,7 +145,7 @@ static bool set(sk_machine *m, const key *k, const char *value)
     double x = 0;
     switch (k->form) {
     case VERSION:
-        return !strcmp(value, "1");
+        return !strcmp(value, "1") || !strcmp(value, "2");
     case TEXT:
         snprintf(to, (size_t)k->most, "%s", value);
         return *value != 0;
@@ -154,6 +161,10 @@ static bool set(sk_machine *m, const key *k, const char *value)
         return sk_machine_add_width(m, value);
     case BETWEEN:
         return sk_machine_add_between(m, value);
+    case ATTENTION_AT:
+        return sk_machine_add_attention_at(m, value);
+    case OP:
+        return sk_machine_add_op(m, value);
     case COLLS:
         m->chosen = !strcmp(value, "chosen");
         m->nccl = !strcmp(value, "nccl");
@@ -171,14 +182,16 @@ static bool set(sk_machine *m, const key *k, const char *value)
 
 static const char *needed(const key *k, char *text, size_t n)
 {
-    if (k->form == VERSION) return "1, the only one this skein knows,";
+    if (k->form == VERSION) return "1 or 2, those that this skein knows,";
     if (k->form == TEXT) return "a name";
     if (k->form == YES_NO) return "yes or no";
     if (k->form == COLLS) return "best, ring, nccl or chosen";
     if (k->form == SCORES) return "flash or memory";
     if (k->form == ENGINE) return "a profile (skein, megatron-2021, nemo, fsdp ...)";
     if (k->form == BETWEEN) return "'HOSTS BYTES RATE', at most 32 times,";
-    if (k->form == PRODUCT) return "'TYPE M N K FLOPS', at most 64 times,";
+    if (k->form == PRODUCT) return "'TYPE M N K FLOPS' and perhaps BATCH, at most 192 times,";
+    if (k->form == ATTENTION_AT) return "'TYPE WIDTH KEYS FORWARD BACKWARD', at most 48 times,";
+    if (k->form == OP) return "'NAME TYPE BYTES SECONDS', at most 384 times,";
     if (k->form == ATTENTION)
         return "'WIDTH FORWARD BACKWARD', by ascending width, at most 8 times,";
     snprintf(text, n, "a %snumber from %g to %g%s",
@@ -233,6 +246,8 @@ static sk_status apply(const line *l, sk_machine *m, keys_seen *seen)
     if (first && keys[i].form == PRODUCT) m->kernels.n_products = 0; /* not those of `like` */
     if (first && keys[i].form == ATTENTION) m->kernels.n_widths = 0;
     if (first && keys[i].form == BETWEEN) m->n_between = 0;
+    if (first && keys[i].form == ATTENTION_AT) m->kernels.n_attention_at = 0;
+    if (first && keys[i].form == OP) m->kernels.n_ops = 0;
     if (!first && !rows)
         return sk_fail(SK_ECONF, "%s:%d: '%s' is there a second time", l->path, l->number, l->key);
     seen->any = seen->key[i] = true;
@@ -374,7 +389,7 @@ static void write_key(sk_out *o, const sk_machine *m, const key *k)
                    : 0;
     switch (k->form) {
     case VERSION:
-        sk_out_add(o, "%s: 1\n", k->name);
+        sk_out_add(o, "%s: 2\n", k->name);
         return;
     case TEXT:
         if (*from) sk_out_add(o, "%s: %s\n", k->name, from);
@@ -396,6 +411,12 @@ static void write_key(sk_out *o, const sk_machine *m, const key *k)
         return;
     case BETWEEN:
         sk_machine_write_between(o, m);
+        return;
+    case ATTENTION_AT:
+        sk_machine_write_attention_at(o, m);
+        return;
+    case OP:
+        sk_machine_write_ops(o, m);
         return;
     case COLLS:
         sk_out_add(o, "%s: %s\n", k->name,
@@ -428,27 +449,37 @@ sk_status sk_machine_write(sk_arena *a, const char *path, const sk_machine *m)
     return sk_file_replace(path, o.s, o.n);
 }
 
-const char *sk_machine_path(sk_arena *a)
+const char *sk_machine_path_on(sk_arena *a, bool gpu)
 {
     const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-    if (config && *config == '/') return sk_print(a, "%s/skein/machine.txt", config);
-    if (home && *home) return sk_print(a, "%s/.config/skein/machine.txt", home);
+    const char *name = gpu ? "machine-cuda.txt" : "machine.txt";
+    if (config && *config == '/') return sk_print(a, "%s/skein/%s", config, name);
+    if (home && *home) return sk_print(a, "%s/.config/skein/%s", home, name);
     return NULL;
 }
 
-sk_status sk_machine_default(sk_arena *a, const char *what, sk_machine *out, const char **warning)
+const char *sk_machine_path(sk_arena *a) { return sk_machine_path_on(a, false); }
+
+sk_status sk_machine_default_on(sk_arena *a, const char *what, bool gpu, sk_machine *out,
+                                const char **warning)
 {
     char here[sizeof out->costs.host];
-    const char *path = what && *what ? NULL : sk_machine_path(a);
     *warning = NULL;
     if (what && *what) return sk_machine_read(a, what, out);
+    const char *path = sk_machine_path_on(a, gpu);
+    if (gpu && !(path && sk_is_file(path))) path = sk_machine_path(a);
     if (!path || !sk_is_file(path)) return sk_machine_read(a, "cpu", out);
     SK_TRY(read_file(a, path, out));
     sk_host_mark(here, sizeof here);
     if (!*out->costs.host || !strcmp(here, out->costs.host)) return SK_OK;
     *warning = sk_print(a,
                         "%s was measured on another host (%s; this is %s), so presets are used; "
-                        "skein bench coll --calibrate measures this one",
+                        "skein calibrate measures this one",
                         path, out->costs.host, here);
     return sk_machine_read(a, "cpu", out);
+}
+
+sk_status sk_machine_default(sk_arena *a, const char *what, sk_machine *out, const char **warning)
+{
+    return sk_machine_default_on(a, what, false, out, warning);
 }

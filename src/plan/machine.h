@@ -25,7 +25,7 @@
  * A machine is a name (`cpu`, `h100-8` ...: sk_machines), or a file:
  *
  *     like: h100-8              optional, first: the rest changes this one
- *     version: 1                of this list of keys
+ *     version: 2                of this list of keys; files of version 1 are read, too
  *     name: our cluster
  *     host: Intel Xeon ...      where it was measured (sk_host_mark); calibrate writes it
  *     flops: 6e14               per second and rank; with per_thread: yes, of one thread
@@ -55,16 +55,27 @@
  *     cache: 32Mi               bytes of all ranks of a host that are near its cores
  *     far: 128Mi                and from which on all are far, not below `cache`
  *     cores: 8                  of a host
+ *     crowd: 1.2                how much longer its work takes a core while ranks outnumber the cores:
+ *                               caches are cold behind every switch; 0: 1
  *     overhead: 2e-6            seconds an instruction takes to begin
  *     flops_f32: 4e14           products of f32, and of 8 bits; 0: flops
  *     flops_fp8: 1.4e15
  *     sms: 132                  multiprocessors, each with one tile of a product at a time; 0: a
  *                               product of any size reaches flops
  *     ramp: 160                 terms of a sum that a tile needs to fill and drain its pipeline
- *     product: bf16 4096 1024 1024 2.2e14      measured: type, m, n, k, flops per second; any
- *                               number of lines up to 64
+ *     product: bf16 4096 1024 1024 2.2e14      measured: type, m, n, k, flops per second, and
+ *                               the number of products in a batch if it is not 1; up to 192 lines
  *     attention: 128 6e14 5e14  width of a head, flops per second forward and backward; up to 8
  *     attention_ramp: 350       keys at which attention has half of these rates
+ *     attention_at: bf16 64 1024 2.1e14 1.6e14   measured: type, width, keys, flops per second
+ *                               forward and backward; up to 48 lines
+ *     op: layernorm bf16 2.5e7 1.2e-5     measured: the name of a kernel that is neither a product
+ *                               nor attention (an op, a fusion, an optimizer; `any`: of others), its
+ *                               type, its bytes, seconds; with per_thread: yes, of one thread; up to
+ *                               384 lines
+ *     step: 4e-5                seconds of a step outside of its instructions
+ *     issue: 4e-6               seconds of the host's thread for a kernel where there is no graph of
+ *                               kernels (tensors are offloaded)
  *     overlap: yes              bytes move while the rank computes; no: only while it waits
  *     sustained: 0.9            part of flops that a device keeps under its power limit
  *     between: 16 2.56e8 1e10   measured: hosts, bytes of a collective over them, bytes per second
@@ -93,9 +104,11 @@
  * The machine `unit` is for counting: a block of the model costs 1 forward and 2
  * backward, everything else nothing, so that bubbles come out as fractions.
  *
- * `skein bench coll --calibrate` measures this host and writes such a file to
- * $XDG_CONFIG_HOME/skein/machine.txt (~/.config/skein/machine.txt); sk_machine_default reads it
- * everywhere, unless another one is asked for or it was measured on another host. */
+ * `skein calibrate` measures this host and writes such a file to
+ * $XDG_CONFIG_HOME/skein/machine.txt (~/.config/skein/machine.txt), with device=cuda its GPU to
+ * machine-cuda.txt beside it; `skein bench coll --calibrate` measures the collectives alone.
+ * sk_machine_default reads it everywhere, unless another one is asked for or it was measured on
+ * another host. */
 #ifndef SK_PLAN_MACHINE_H
 #define SK_PLAN_MACHINE_H
 
@@ -104,7 +117,14 @@
 
 #include <stdbool.h>
 
-enum { SK_MOST_PRODUCTS = 64, SK_MOST_WIDTHS = 8, SK_MOST_BETWEEN = 32 };
+enum {
+    SK_MOST_PRODUCTS = 192,
+    SK_MOST_WIDTHS = 8,
+    SK_MOST_BETWEEN = 32,
+    SK_MOST_ATTENTION_AT = 48,
+    SK_MOST_OPS = 384,
+    SK_OP_WORD = 24
+};
 
 typedef struct sk_between_rate { /* measured: bytes per second of one rank's share of the network */
     double hosts, bytes, rate;
@@ -114,11 +134,23 @@ typedef struct sk_product_rate { /* measured */
     sk_dtype type;
     bool fp8;
     double m, n, k, rate;
+    double batch; /* products at once, mostly 1 */
 } sk_product_rate;
 
 typedef struct sk_attention_rate {
     double width, forward, backward;
 } sk_attention_rate;
+
+typedef struct sk_attention_at { /* measured */
+    sk_dtype type;
+    double width, keys, forward, backward; /* flops per second */
+} sk_attention_at;
+
+typedef struct sk_measured_op { /* a kernel that is neither a product nor attention */
+    char name[SK_OP_WORD];
+    sk_dtype type;
+    double bytes, seconds;
+} sk_measured_op;
 
 /* Kernels of a device.  Zeros: flops and memory_rate are all that is known. */
 typedef struct sk_kernel_rates {
@@ -127,6 +159,9 @@ typedef struct sk_kernel_rates {
     int sms, n_products, n_widths;
     sk_product_rate product[SK_MOST_PRODUCTS];
     sk_attention_rate attention[SK_MOST_WIDTHS]; /* ascending widths */
+    int n_attention_at, n_ops;
+    sk_attention_at attention_at[SK_MOST_ATTENTION_AT];
+    sk_measured_op op[SK_MOST_OPS]; /* those of a name and type by ascending bytes */
 } sk_kernel_rates;
 
 /* What an engine makes of a device: skein's own programs have zeros. */
@@ -158,7 +193,7 @@ typedef struct sk_machine {
     sk_costs costs;
     int n_between;
     sk_between_rate between[SK_MOST_BETWEEN]; /* of collectives over hosts; none: costs.between */
-    double overhead;
+    double overhead, step, issue, crowd;
     sk_kernel_rates kernels;
     sk_engine engine;
     sk_upkeep upkeep;
@@ -181,7 +216,11 @@ sk_status sk_machine_read(sk_arena *a, const char *what, sk_machine *out);
 sk_status sk_machine_default(sk_arena *a, const char *what, sk_machine *out, const char **warning);
 /* Writes m as a file that sk_machine_read understands, folders too. */
 sk_status sk_machine_write(sk_arena *a, const char *path, const sk_machine *m);
+/* The same for a job on a GPU: the GPU's file first. */
+sk_status sk_machine_default_on(sk_arena *a, const char *what, bool gpu, sk_machine *out,
+                                const char **warning);
 const char *sk_machine_path(sk_arena *a); /* of the calibrated file; NULL: no home */
+const char *sk_machine_path_on(sk_arena *a, bool gpu);
 /* The keys of a file that are numbers; NULL past the last. */
 const char *sk_machine_number_name(int i);
 /* One of them, as a file says it; false: it is none. */
@@ -201,6 +240,10 @@ double sk_machine_compute(const sk_machine *m, const sk_kernel_shape *s, double 
 /* A kernel of so many seconds of arithmetic and so many bytes; stream: nothing in it is a product
  * or attention. */
 double sk_machine_kernel(const sk_machine *m, double compute, int64_t bytes, bool stream);
+/* A kernel without products and attention, as it was measured (op_rows.c); below 0: none
+ * of this name was, and there is no `any`. */
+double sk_machine_op(const sk_machine *m, const char *name, sk_dtype type, int64_t bytes,
+                     int threads);
 /* `chosen` and one host: in shared memory; else by the closed forms. */
 double sk_machine_coll(const sk_machine *m, sk_coll_kind kind, int64_t bytes, sk_reach reach);
 double sk_machine_copy(const sk_machine *m, int64_t bytes, bool file);

@@ -1,7 +1,7 @@
 /* machine_scale.c - a machine with another number.
  *
  * A factor of `flops` holds for all that computes: products of other types, measured products,
- * attention, and the peak that mfu is over.  One of `rate_between` holds for measured rates of
+ * attention, and the peak that mfu is over.  One of `memory_rate` holds for measured ops.  One of `rate_between` holds for measured rates of
  * collectives between hosts, too.  Otherwise a network that is twice as fast would change nothing
  * where it was measured. */
 #include "plan/machine.h"
@@ -17,6 +17,8 @@ static void scale_kernels(sk_machine *m, double by)
     for (int i = 0; i < k->n_products; i++) k->product[i].rate *= by;
     for (int i = 0; i < k->n_widths; i++)
         k->attention[i].forward *= by, k->attention[i].backward *= by;
+    for (int i = 0; i < k->n_attention_at; i++)
+        k->attention_at[i].forward *= by, k->attention_at[i].backward *= by;
 }
 
 sk_status sk_machine_scale(sk_machine *m, const char *key, double by)
@@ -33,6 +35,8 @@ sk_status sk_machine_scale(sk_machine *m, const char *key, double by)
     sk_arena_end(&tmp);
     if (st) return sk_trail(st, SK_HERE);
     if (!strcmp(key, "flops")) scale_kernels(m, by);
+    for (int i = 0; !strcmp(key, "memory_rate") && i < m->kernels.n_ops; i++)
+        m->kernels.op[i].seconds /= by;
     for (int i = 0; !strcmp(key, "rate_between") && i < m->n_between; i++) m->between[i].rate *= by;
     return SK_OK;
 }

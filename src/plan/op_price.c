@@ -66,21 +66,51 @@ static double apart(double a, double b) /* octaves, squared */
     return d * d;
 }
 
+typedef struct near_product {
+    const sk_product_rate *p;
+    double apart;
+} near_product;
+
+enum { NEAREST = 16 };
+
+static int farthest(const near_product v[NEAREST])
+{
+    int at = 0;
+    for (int i = 1; i < NEAREST; i++)
+        if (v[i].apart > v[at].apart) at = i;
+    return at;
+}
+
+/* The measured products of this type that are nearest, in no order; how many. */
+static int nearest(const sk_machine *m, const sk_kernel_shape *s, near_product out[NEAREST])
+{
+    int n = 0;
+    for (int i = 0; i < m->kernels.n_products; i++) {
+        const sk_product_rate *p = &m->kernels.product[i];
+        if (p->type != s->type || p->fp8 != s->fp8) continue;
+        double d = apart((double)s->m, p->m) + apart((double)s->n, p->n) +
+                   apart((double)s->k, p->k) + apart((double)s->batch, p->batch);
+        int at = n < NEAREST ? n++ : farthest(out);
+        if (n == NEAREST && out[at].p && out[at].apart <= d) continue;
+        out[at] = (near_product){p, d};
+    }
+    return n;
+}
+
 /* What measured products took over what the form says of them: the mean of logarithms, each by one
  * over its distance squared. */
 static double correction(const sk_machine *m, const sk_kernel_shape *s, int threads)
 {
     double sum = 0, weights = 0;
-    for (int i = 0; i < m->kernels.n_products; i++) {
-        const sk_product_rate *p = &m->kernels.product[i];
-        sk_kernel_shape like = {.type = p->type, .fp8 = p->fp8, .batch = 1};
-        if (p->type != s->type || p->fp8 != s->fp8) continue;
+    near_product v[NEAREST] = {{NULL, 0}};
+    int n = nearest(m, s, v);
+    for (int i = 0; i < n; i++) {
+        const sk_product_rate *p = v[i].p;
+        sk_kernel_shape like = {.type = p->type, .fp8 = p->fp8, .batch = (int64_t)p->batch};
         like.m = (int64_t)p->m, like.n = (int64_t)p->n, like.k = (int64_t)p->k;
         double rate = p->rate * (m->per_thread ? threads : 1);
-        double ratio = 2 * p->m * p->n * p->k / rate / by_form(m, &like, threads);
-        double d =
-            apart((double)s->m, p->m) + apart((double)s->n, p->n) + apart((double)s->k, p->k);
-        double w = 1 / (d * d + 1e-6);
+        double ratio = 2 * p->batch * p->m * p->n * p->k / rate / by_form(m, &like, threads);
+        double w = 1 / (v[i].apart * v[i].apart + 1e-6);
         sum += w * log(ratio);
         weights += w;
     }
@@ -95,12 +125,14 @@ static double product(const sk_machine *m, const sk_kernel_shape *s, int threads
 
 /* --- attention --- */
 
-static double attention_rate(const sk_machine *m, const sk_kernel_shape *s)
+static double attention_form(const sk_machine *m, const sk_kernel_shape *s, int threads)
 {
+    double slots = m->per_thread ? threads : 1;
     const sk_kernel_rates *r = &m->kernels;
     bool back = s->kind == SK_KERNEL_ATTENTION_GRAD;
     const sk_attention_rate *a = r->attention, *b = a;
     double width = (double)s->k;
+    if (!r->n_widths) return slots * rate_of(m, s->type, false);
     for (int i = 0; i < r->n_widths && b->width < width; i++) a = b, b = &r->attention[i];
     double low = back ? a->backward : a->forward, high = back ? b->backward : b->forward;
     double share = b->width > a->width ? fmin((width - a->width) / (b->width - a->width), 1) : 1;
@@ -108,7 +140,25 @@ static double attention_rate(const sk_machine *m, const sk_kernel_shape *s)
     if (m->engine.flash > 0) rate *= m->engine.flash;
     if (r->sustained > 0) rate *= r->sustained;
     if (width < r->attention[0].width) rate *= width / r->attention[0].width;
-    return rate * (double)s->n / ((double)s->n + r->attention_ramp);
+    return slots * rate * (double)s->n / ((double)s->n + r->attention_ramp);
+}
+
+/* By the form, times what measured attention of this type reached of it, as of products. */
+static double attention_rate(const sk_machine *m, const sk_kernel_shape *s, int threads)
+{
+    double sum = 0, weights = 0;
+    bool back = s->kind == SK_KERNEL_ATTENTION_GRAD;
+    for (int i = 0; i < m->kernels.n_attention_at; i++) {
+        const sk_attention_at *p = &m->kernels.attention_at[i];
+        if (p->type != s->type) continue;
+        sk_kernel_shape like = {.kind = s->kind, .type = p->type, .batch = 1};
+        like.m = like.n = (int64_t)p->keys, like.k = (int64_t)p->width;
+        double d = apart((double)s->k, p->width) + apart((double)s->n, p->keys);
+        double w = 1 / (d * d + 1e-6);
+        sum += w * log((back ? p->backward : p->forward) / attention_form(m, &like, 1));
+        weights += w;
+    }
+    return attention_form(m, s, threads) * (weights > 0 ? exp(sum / weights) : 1);
 }
 
 /* Bytes of a score in 16 bits, with dropout: written by the product, read and written by softmax
@@ -137,7 +187,9 @@ double sk_machine_compute(const sk_machine *m, const sk_kernel_shape *s, double 
     case SK_KERNEL_ATTENTION:
     case SK_KERNEL_ATTENTION_GRAD:
         if (m->engine.scores_in_memory) return scores(m, s, threads);
-        return m->kernels.n_widths ? flops / attention_rate(m, s) : flops / rate;
+        if (m->kernels.n_widths || m->kernels.n_attention_at)
+            return flops / attention_rate(m, s, threads);
+        return flops / rate;
     default:
         return flops / rate;
     }

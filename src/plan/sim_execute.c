@@ -5,6 +5,7 @@
  *
  * A rank that cannot go on is passed over and tried again.  What it waits for is fixed by order and
  * not by time, so the result does not depend on which rank is tried first. */
+#include "plan/launch_kind.h"
 #include "plan/sim_state.h"
 #include "program/acts.h"
 
@@ -61,6 +62,15 @@ static double launch_cost(const sk_sim *k, const sk_program *p, const sk_launch_
     return sk_machine_kernel(k->m, sum, sk_launch_bytes(p, l), stream);
 }
 
+/* A launch without products and attention, by what such were measured to take; below 0: none was. */
+static double measured(const sk_sim *k, const sk_program *p, int pc)
+{
+    sk_launch_kind of;
+    if (!k->m->kernels.n_ops || sk_act_row_of(&p->insts.v[pc])->moves) return -1;
+    if (!sk_launch_kind_of(p, pc, &of) || of.n_shaped || !of.bytes) return -1;
+    return sk_machine_op(k->m, of.name, of.type, of.bytes, p->threads);
+}
+
 static double cost(const sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 {
     bool stream = true;
@@ -68,20 +78,23 @@ static double cost(const sk_sim *k, sk_sim_rank *w, const sk_inst *in)
     if (w->seconds) return sk_inst_share(in) * w->seconds[w->pc];
     const sk_launch_plan *l = sk_launch_of(w->p, w->pc);
     if (l && l->at != w->pc) return 0; /* paid for where the launch stands */
-    if (l) return sk_inst_share(in) * launch_cost(k, w->p, l); /* all are of the same updates */
-    if (in->in[0] >= 0 && w->p->bufs.v[in->in[0]].placement == SK_HOST)
+    if (!l && in->in[0] >= 0 && w->p->bufs.v[in->in[0]].placement == SK_HOST)
         return sk_machine_host(k->m, sk_inst_bytes(w->p, in));
+    double was = measured(k, w->p, w->pc);
+    if (was >= 0) return sk_inst_share(in) * was;
+    if (l) return sk_inst_share(in) * launch_cost(k, w->p, l); /* all are of the same updates */
     double seconds = compute(k, w->p, w->pc, &stream);
     return sk_inst_share(in) * sk_machine_kernel(k->m, seconds, sk_inst_bytes(w->p, in), stream);
 }
 
-/* A kernel begins when the thread of the host has launched it and the one before is over. */
+/* A kernel begins when the thread of the host has launched it and the one before is over.  A GPU's
+ * program with copies between memories is no graph: the host launches its kernels one by one. */
 static void begin(const sk_sim *k, sk_sim_rank *w, double cost)
 {
-    const sk_engine *e = &k->m->engine;
-    double late;
-    if (e->host_launch <= 0 || cost <= 0) return;
-    w->host += e->host_launch;
+    double each = k->m->engine.host_launch, late;
+    if (each <= 0 && w->p->gpu && w->p->n_copies) each = k->m->issue;
+    if (each <= 0 || cost <= 0) return;
+    w->host += each;
     late = fmax(w->host - w->now, 0);
     w->now += late;
     w->out->busy += late;

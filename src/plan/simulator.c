@@ -155,6 +155,8 @@ static double shared_cores(const sk_sim *k)
         work += (r->busy * k->w[i].p->threads + k->w[i].core) * r->ranks;
         between += k->w[i].between * r->ranks / k->n_ranks;
     }
+    int64_t here = k->n_ranks < each ? k->n_ranks : each;
+    if (k->m->crowd > 0 && here * k->w[0].p->threads > k->m->costs.cores) work *= k->m->crowd;
     return work / (double)(hosts * k->m->costs.cores) + between;
 }
 
@@ -162,7 +164,7 @@ static void add_up(sk_sim *k)
 {
     sk_simulation *o = k->out;
     for (int i = 0; i < k->n; i++) o->seconds = fmax(o->seconds, k->w[i].now);
-    o->seconds = fmax(o->seconds, shared_cores(k));
+    o->seconds = fmax(o->seconds, shared_cores(k)) + (k->m->unit ? 0 : k->m->step);
     for (int i = 0; i < k->n; i++) {
         sk_simulated_rank *r = &o->v[i];
         r->bubble = o->seconds - r->busy - r->exposed;

@@ -465,7 +465,7 @@ static void files(void)
     must(reading("like: cpu\nversion: 1\ncollectives: chosen\ncache: 1Mi\n"), "a good file");
     REFUSED(reading("like: cpu\nshm_tini: 1e-6\n"), SK_ECONF, ":2: a machine has no 'shm_tini'",
             "'shm_tiny'");
-    REFUSED(reading("like: cpu\nversion: 2\n"), SK_ECONF, "version is '2'");
+    REFUSED(reading("like: cpu\nversion: 3\n"), SK_ECONF, "version is '3'");
     REFUSED(reading("like: cpu\nalpha_between: fast\n"), SK_ECONF, "alpha_between is 'fast'");
     REFUSED(reading("like: cpu\nalpha_between: -1\n"), SK_ECONF, "alpha_between is '-1'");
     REFUSED(reading("like: cpu\nadd_rate: 0\n"), SK_ECONF, "add_rate is '0'");

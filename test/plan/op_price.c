@@ -73,8 +73,8 @@ static void measured(void)
 {
     sk_machine m = {.flops = 100, .memory_rate = 10};
     m.kernels.n_products = 2;
-    m.kernels.product[0] = (sk_product_rate){SK_BF16, false, 64, 64, 64, 50};
-    m.kernels.product[1] = (sk_product_rate){SK_BF16, false, 4096, 64, 64, 50};
+    m.kernels.product[0] = (sk_product_rate){SK_BF16, false, 64, 64, 64, 50, 1};
+    m.kernels.product[1] = (sk_product_rate){SK_BF16, false, 4096, 64, 64, 50, 1};
     check(fabs(product(&m, 1, 64, 64, 64) / (2.0 * 64 * 64 * 64 / 50) - 1) < 1e-4);
     check(near(product(&m, 1, 512, 64, 64), 2.0 * 512 * 64 * 64 / 50));
     m.kernels.product[1].rate = 25; /* half as fast at the far end: between is between */
@@ -82,6 +82,72 @@ static void measured(void)
     check(at > 2.2 && at < 3.6);
     m.kernels.product[0].type = m.kernels.product[1].type = SK_F32; /* says nothing of bf16 */
     check(near(product(&m, 1, 64, 64, 64), 2.0 * 64 * 64 * 64 / 100));
+}
+
+/* Batches are measured apart; and however many rows there are, one that was measured has its time.
+ */
+static void many_measured(void)
+{
+    sk_machine m = {.flops = 100, .memory_rate = 10};
+    sk_kernel_rates *k = &m.kernels;
+    for (int i = 0; i < 40; i++) {
+        double size = 16 * (1 + i);
+        k->product[k->n_products++] = (sk_product_rate){SK_BF16, false, size, 64, 64, 10 + i, 1};
+        k->product[k->n_products++] = (sk_product_rate){SK_BF16, false, size, 64, 64, 5, 8};
+    }
+    for (int i = 0; i < 40; i++) {
+        int64_t size = 16 * (1 + i);
+        double one = 2.0 * (double)size * 64 * 64;
+        check(fabs(product(&m, 1, size, 64, 64) / (one / (10 + i)) - 1) < 0.02);
+        check(fabs(product(&m, 8, size, 64, 64) / (8 * one / 5) - 1) < 0.02);
+    }
+}
+
+/* Rows of attention by type, width and keys. */
+static void attention_at(void)
+{
+    sk_machine m = {.flops = 100, .memory_rate = 10};
+    sk_kernel_shape s = {.kind = SK_KERNEL_ATTENTION, .type = SK_BF16, .batch = 2, .m = 16};
+    m.kernels.n_attention_at = 3;
+    m.kernels.attention_at[0] = (sk_attention_at){SK_BF16, 64, 1024, 40, 20};
+    m.kernels.attention_at[1] = (sk_attention_at){SK_BF16, 64, 4096, 80, 60};
+    m.kernels.attention_at[2] = (sk_attention_at){SK_F32, 64, 1024, 1, 1};
+    s.n = 1024, s.k = 64;
+    check(fabs(sk_machine_compute(&m, &s, 1000, 1) / (1000 / 40.0) - 1) < 1e-4);
+    s.kind = SK_KERNEL_ATTENTION_GRAD;
+    check(fabs(sk_machine_compute(&m, &s, 1000, 1) / (1000 / 20.0) - 1) < 1e-4);
+    s.n = 2048;
+    check(near(sk_machine_compute(&m, &s, 1000, 1), 1000 / sqrt(20.0 * 60.0)));
+    s.type = SK_F32, s.n = 1024;
+    check(fabs(sk_machine_compute(&m, &s, 1000, 1) / 1000 - 1) < 1e-4);
+    m.per_thread = true;
+    check(fabs(sk_machine_compute(&m, &s, 1000, 4) / 250 - 1) < 1e-4);
+}
+
+/* Rows of other kernels: a power between two, a rate above, down to an empty kernel below. */
+static void ops(void)
+{
+    sk_machine m = {.flops = 100, .memory_rate = 10, .overhead = 1};
+    sk_kernel_rates *k = &m.kernels;
+    check(sk_machine_op(&m, "add", SK_F32, 100, 1) < 0);
+    k->op[k->n_ops++] = (sk_measured_op){"add", SK_F32, 1e6, 100};
+    check(sk_machine_op(&m, "mul", SK_F32, 100, 1) < 0);
+    k->op[k->n_ops++] = (sk_measured_op){"add", SK_F32, 1e4, 10};
+    k->op[k->n_ops++] = (sk_measured_op){"add", SK_BF16, 1e4, 30};
+    k->op[k->n_ops++] = (sk_measured_op){"any", SK_F32, 1e4, 7};
+    check(near(sk_machine_op(&m, "add", SK_F32, 10000, 1), 10));
+    check(near(sk_machine_op(&m, "add", SK_F32, 100000, 1), sqrt(1000)));
+    check(near(sk_machine_op(&m, "add", SK_F32, 10000000, 1), 1000));
+    check(near(sk_machine_op(&m, "add", SK_F32, 0, 1), 1 + 9e-4));
+    check(near(sk_machine_op(&m, "add", SK_BF16, 20000, 1), 60));
+    check(near(sk_machine_op(&m, "add", SK_F16, 1000000, 1), 100)); /* of another type */
+    check(near(sk_machine_op(&m, "mul", SK_BF16, 20000, 1), 14));
+    check(!sk_machine_scale(&m, "memory_rate", 2));
+    check(near(sk_machine_op(&m, "add", SK_F32, 10000, 1), 5));
+    m.per_thread = true;
+    check(near(sk_machine_op(&m, "add", SK_F32, 10000, 5), 1));
+    m.unit = true;
+    check(sk_machine_op(&m, "add", SK_F32, 10000, 1) < 0);
 }
 
 static void attention(void)
@@ -164,21 +230,36 @@ static void files(void)
     fails(sk_machine_read(&arena, "h100-8:caffe", &m), SK_EUSAGE, ":nemo");
     const char *path = file("like: a100-8:fsdp\nproduct: bf16 64 128 256 1e12\n"
                             "product: fp8 4096 4096 4096 2e12\nattention: 32 1e12 2e12\n"
+                            "product: bf16 64 128 256 3e12 8\nattention_at: f32 64 512 3e12 2e12\n"
+                            "op: layernorm bf16 2.5e7 1.25e-5\nop: any f32 8 1e-6\n"
+                            "step: 4e-5\ncrowd: 1.25\nissue: 3e-6\nversion: 2\n"
                             "between: 4 1e6 2e9\nbetween: 8 1e6 1e9\nhost_launch: 1e-5\n");
     check(!sk_machine_read(&arena, path, &m));
-    check(m.kernels.n_products == 2 && m.kernels.product[1].fp8 && m.kernels.product[0].k == 256);
+    check(m.kernels.n_products == 3 && m.kernels.product[1].fp8 && m.kernels.product[0].k == 256);
     check(m.kernels.n_widths == 1 && m.n_between == 2 && m.engine.host_launch == 1e-5);
     check(!sk_machine_write(&arena, path, &m) && !sk_machine_read(&arena, path, &again));
     again.doc = m.doc;
-    check(again.kernels.n_products == 2 && again.kernels.product[1].rate == 2e12);
+    check(again.kernels.n_products == 3 && again.kernels.product[1].rate == 2e12);
     check(again.kernels.n_widths == 1 && again.kernels.attention[0].backward == 2e12);
     check(again.kernels.sms == m.kernels.sms && again.kernels.flops_f32 == m.kernels.flops_f32);
     check(again.engine.stream == m.engine.stream && again.engine.flash == m.engine.flash);
+    check(again.kernels.product[0].batch == 1 && again.kernels.product[2].batch == 8);
+    check(again.step == 4e-5 && again.crowd == 1.25 && again.issue == 3e-6 && again.kernels.n_ops == 2);
+    check(!strcmp(again.kernels.op[0].name, "layernorm") && again.kernels.op[0].type == SK_BF16);
+    check(again.kernels.op[0].bytes == 2.5e7 && again.kernels.op[0].seconds == 1.25e-5);
+    check(again.kernels.n_attention_at == 1 && again.kernels.attention_at[0].type == SK_F32);
+    check(again.kernels.attention_at[0].keys == 512 && again.kernels.attention_at[0].forward == 3e12);
     check(again.n_between == 2 && again.between[1].rate == 1e9 && again.nccl == m.nccl);
     remove(path);
     refused("like: h100-8\nproduct: bf16 64 128 1e12\n", "TYPE M N K FLOPS");
     refused("like: h100-8\nproduct: bf16 64 128 nan 1e12\n", "TYPE M N K FLOPS");
     refused("like: h100-8\nattention: 64 1 1\nattention: 32 1 1\n", "ascending width");
+    refused("like: h100-8\nproduct: bf16 64 128 256 1e12 0\n", "TYPE M N K FLOPS");
+    refused("like: h100-8\nattention_at: 64 512 1 1\n", "TYPE WIDTH KEYS");
+    refused("like: h100-8\nop: add f32 100\n", "NAME TYPE BYTES SECONDS");
+    refused("like: h100-8\nop: add f33 100 1\n", "NAME TYPE BYTES SECONDS");
+    refused("like: h100-8\nop: add f32 100 0\n", "NAME TYPE BYTES SECONDS");
+    refused("like: h100-8\nversion: 3\n", "1 or 2");
     refused("like: h100-8\nbetween: 1 1e6 1e9\n", "HOSTS BYTES RATE");
     refused("like: h100-8\nengine: caffe\n", "a profile");
     refused("like: h100-8\nscores: disk\n", "flash or memory");
@@ -191,6 +272,9 @@ int main(void)
     tiles();
     types();
     measured();
+    many_measured();
+    attention_at();
+    ops();
     attention();
     kernels();
     links();
