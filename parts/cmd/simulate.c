@@ -27,7 +27,7 @@ static const char usage[] =
     "usage: skein simulate [FILE.yaml] [key=value ...] [-n RANKS] [--cluster NAME|FILE]\n"
     "                      [--trace FILE] [--fold yes|no] [-o csv|json|md]\n"
     "                      [--vary NAME=LIST ... [--scaling strong|weak] [--svg FILE]]\n"
-    "                      [--sensitivity]\n\n"
+    "                      [--sensitivity] [--slow RANK@FACTOR,hostN@FACTOR ...]\n\n"
     "Simulates the programs that skein train would run: the time of a step, how much of it\n"
     "is work, exposed communication and bubble, bytes on the wire, and a trace for\n"
     "chrome://tracing or ui.perfetto.dev.  Needs no data and no devices.  mfu is that of a run:\n"
@@ -53,6 +53,10 @@ static const sk_option options[] = {
     {"scaling", "strong, or weak (train.batch grows with the ranks): rows get their efficiency",
      true},
     {"svg", "draw the rows of --vary to a file", true},
+    {"slow",
+     "3@1.2,8-15@1.05,host2@1.1: these ranks, or all of a host, take so many times as long for "
+     "their work",
+     true},
     {"sensitivity", "the step with each number of the machine 10 % better and worse", false},
     {0},
 };
@@ -359,6 +363,14 @@ static sk_status check_tables(const simulation *s, const sk_conf_rest *rest)
     return SK_OK;
 }
 
+static sk_status slow_down(sk_machine *m, const sk_conf_rest *rest)
+{
+    for (int i = 0; i < rest->n_given; i++)
+        if (!strcmp(rest->given[i].name, "slow"))
+            SK_TRY(sk_topology_slow(&m->topology, rest->given[i].value));
+    return SK_OK;
+}
+
 static sk_status run(sk_arena *a, int argc, char **argv)
 {
     simulation s = {.arena = a, .job = sk_new(a, sk_job), .setup = sk_new(a, sk_setup)};
@@ -376,6 +388,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     if (s.here) SK_TRY(measure_here(a, &s.machine));
     else SK_TRY(sk_machine_default(a, cluster, &s.machine, &warning));
     if (warning) fprintf(stderr, "skein: %s\n", warning);
+    SK_TRY(slow_down(&s.machine, &rest));
     if (slower_than_told(&s.machine, s.job))
         fprintf(
             stderr,

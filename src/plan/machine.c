@@ -30,7 +30,8 @@ typedef enum form {
     ENGINE,
     PRODUCT, /* a line for each row of a table; so ATTENTION and BETWEEN */
     ATTENTION,
-    BETWEEN
+    BETWEEN,
+    TOPOLOGY
 } form;
 
 typedef struct key {
@@ -102,6 +103,8 @@ static const key keys[] = {
     {"preemptible_price", SPEED, AT(upkeep.preemptible_price), 1e-9, 1e9},
     {"watts", SPEED, AT(upkeep.watts), 1e-3, 1e6},
     {"idle_watts", SPEED, AT(upkeep.idle_watts), 1e-3, 1e6},
+    {"slow", TOPOLOGY, 0, 0, 0},
+    {"unlike", TOPOLOGY, 0, 0, 0},
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
 
@@ -154,6 +157,8 @@ static bool set(sk_machine *m, const key *k, const char *value)
         return sk_machine_add_width(m, value);
     case BETWEEN:
         return sk_machine_add_between(m, value);
+    case TOPOLOGY:
+        return sk_topology_set(&m->topology, k->name, value);
     case COLLS:
         m->chosen = !strcmp(value, "chosen");
         m->nccl = !strcmp(value, "nccl");
@@ -178,6 +183,7 @@ static const char *needed(const key *k, char *text, size_t n)
     if (k->form == SCORES) return "flash or memory";
     if (k->form == ENGINE) return "a profile (skein, megatron-2021, nemo, fsdp ...)";
     if (k->form == BETWEEN) return "'HOSTS BYTES RATE', at most 32 times,";
+    if (k->form == TOPOLOGY) return sk_topology_needed(k->name);
     if (k->form == PRODUCT) return "'TYPE M N K FLOPS', at most 64 times,";
     if (k->form == ATTENTION)
         return "'WIDTH FORWARD BACKWARD', by ascending width, at most 8 times,";
@@ -396,6 +402,9 @@ static void write_key(sk_out *o, const sk_machine *m, const key *k)
         return;
     case BETWEEN:
         sk_machine_write_between(o, m);
+        return;
+    case TOPOLOGY:
+        sk_topology_write(o, &m->topology, k->name);
         return;
     case COLLS:
         sk_out_add(o, "%s: %s\n", k->name,

@@ -7,21 +7,13 @@
  * not by time, so the result does not depend on which rank is tried first. */
 #include "plan/sim_state.h"
 #include "program/acts.h"
+#include "program/class_program.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The real rank that a message goes to or comes from: it has the same distance from w as `peer` has
- * from the rank whose program this is. */
-static int partner(const sk_sim *k, const sk_sim_rank *w, int peer)
-{
-    const sk_mesh *m = &k->l->mesh;
-    int coord[SK_MAX_AXES];
-    sk_mesh_coords(m, peer, coord);
-    for (int a = 0; a < m->n; a++)
-        coord[a] = (coord[a] - w->p->coord[a] + w->coord[a] + m->size[a]) % m->size[a];
-    return sk_mesh_rank(m, coord);
-}
+/* The real rank that a message goes to or comes from. */
+static int partner(const sk_sim_rank *w, int peer) { return sk_program_peer(w->p, w->rank, peer); }
 
 static sk_sim_channel *channel_to(sk_sim *k, sk_sim_rank *from, int to)
 {
@@ -45,40 +37,46 @@ static double unit_cost(sk_sim_rank *w, const sk_inst *in)
     return in->work == SK_WORK_B ? 2 : 1;
 }
 
-static double compute(const sk_sim *k, const sk_program *p, int pc, bool *stream)
+static double compute(const sk_machine *m, const sk_program *p, int pc, bool *stream)
 {
     const sk_inst *in = &p->insts.v[pc];
     if (in->shape.kind != SK_KERNEL_STREAM) *stream = false;
-    return sk_machine_compute(k->m, &in->shape, sk_inst_work(p, in), p->threads);
+    return sk_machine_compute(m, &in->shape, sk_inst_work(p, in), p->threads);
 }
 
 /* Of a kernel that executes all instructions of a launch. */
-static double launch_cost(const sk_sim *k, const sk_program *p, const sk_launch_plan *l)
+static double launch_cost(const sk_machine *m, const sk_program *p, const sk_launch_plan *l)
 {
     double sum = 0;
     bool stream = true;
-    for (int i = 0; i < l->n; i++) sum += compute(k, p, l->by ? l->pcs[i] : l->at + i, &stream);
-    return sk_machine_kernel(k->m, sum, sk_launch_bytes(p, l), stream);
+    for (int i = 0; i < l->n; i++) sum += compute(m, p, l->by ? l->pcs[i] : l->at + i, &stream);
+    return sk_machine_kernel(m, sum, sk_launch_bytes(p, l), stream);
 }
 
-static double cost(const sk_sim *k, sk_sim_rank *w, const sk_inst *in)
+static double price(const sk_machine *m, const sk_program *p, int pc)
 {
+    const sk_inst *in = &p->insts.v[pc];
+    const sk_launch_plan *l = sk_launch_of(p, pc);
     bool stream = true;
-    if (k->m->unit) return unit_cost(w, in);
-    if (w->seconds) return sk_inst_share(in) * w->seconds[w->pc];
-    const sk_launch_plan *l = sk_launch_of(w->p, w->pc);
-    if (l && l->at != w->pc) return 0; /* paid for where the launch stands */
-    if (l) return sk_inst_share(in) * launch_cost(k, w->p, l); /* all are of the same updates */
-    if (in->in[0] >= 0 && w->p->bufs.v[in->in[0]].placement == SK_HOST)
-        return sk_machine_host(k->m, sk_inst_bytes(w->p, in));
-    double seconds = compute(k, w->p, w->pc, &stream);
-    return sk_inst_share(in) * sk_machine_kernel(k->m, seconds, sk_inst_bytes(w->p, in), stream);
+    if (l && l->at != pc) return 0;                         /* paid for where the launch stands */
+    if (l) return sk_inst_share(in) * launch_cost(m, p, l); /* all are of the same updates */
+    if (in->in[0] >= 0 && p->bufs.v[in->in[0]].placement == SK_HOST)
+        return sk_machine_host(m, sk_inst_bytes(p, in));
+    double seconds = compute(m, p, pc, &stream);
+    return sk_inst_share(in) * sk_machine_kernel(m, seconds, sk_inst_bytes(p, in), stream);
+}
+
+static double cost(sk_sim_rank *w, const sk_inst *in)
+{
+    if (w->m->unit) return w->slow * unit_cost(w, in);
+    if (w->seconds) return w->slow * sk_inst_share(in) * w->seconds[w->pc];
+    return w->slow * price(w->m, w->p, w->pc);
 }
 
 /* A kernel begins when the thread of the host has launched it and the one before is over. */
-static void begin(const sk_sim *k, sk_sim_rank *w, double cost)
+static void begin(sk_sim_rank *w, double cost)
 {
-    const sk_engine *e = &k->m->engine;
+    const sk_engine *e = &w->m->engine;
     double late;
     if (e->host_launch <= 0 || cost <= 0) return;
     w->host += e->host_launch;
@@ -89,15 +87,15 @@ static void begin(const sk_sim *k, sk_sim_rank *w, double cost)
 
 /* --- instructions --- */
 
-static void work(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
+static void work(sk_sim_rank *w, const sk_inst *in)
 {
-    double c = cost(k, w, in);
+    double c = cost(w, in);
     w->out->flops += in->flops * sk_inst_share(in);
     if (in->background) {
         w->updating = fmax(w->updating, w->now) + c;
         return;
     }
-    begin(k, w, c);
+    begin(w, c);
     w->now += c;
     w->out->busy += c;
 }
@@ -172,7 +170,7 @@ static void announce(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
     const sk_call_plan *plan = &w->p->calls.v[in->call];
     sk_sim_group *c = &k->groups[w->group[plan->group]];
     int seq = w->posted[plan->group]++;
-    work(k, w, in);
+    work(w, in);
     while (c->calls.n <= seq) (void)sk_push(k->arena, &c->calls);
     sk_sim_call *m = &c->calls.v[seq];
     m->ready = fmax(m->ready, w->now);
@@ -224,10 +222,10 @@ static bool finish(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 
 static void send(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 {
-    int to = partner(k, w, in->peer);
+    int to = partner(w, in->peer);
     sk_sim_channel *q = channel_to(k, w, k->at[to]);
     bool one_host = w->rank / k->m->ranks_per_host == to / k->m->ranks_per_host;
-    work(k, w, in);
+    work(w, in);
     double free = q->n ? fmax(w->now, q->v[q->n - 1].arrived) : w->now;
     double took = sk_machine_send(k->m, w->p->bufs.v[in->in[0]].bytes, one_host);
     *(sk_sim_message *)sk_push(k->arena, q) =
@@ -237,7 +235,7 @@ static void send(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 
 static bool receive(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 {
-    int from = partner(k, w, in->peer);
+    int from = partner(w, in->peer);
     sk_sim_channel *q = channel_to(k, &k->w[k->at[from]], (int)(w - k->w));
     bool one_host = w->rank / k->m->ranks_per_host == from / k->m->ranks_per_host;
     if (q->taken == q->n) return false;
@@ -254,18 +252,18 @@ static bool receive(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 
 static bool sent(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 {
-    sk_sim_channel *q = channel_to(k, w, k->at[partner(k, w, in->peer)]);
+    sk_sim_channel *q = channel_to(k, w, k->at[partner(w, in->peer)]);
     if (q->taken < in->sent) return false;
     if (in->sent) wait_for(w, INFINITY, q->v[in->sent - 1].taken);
     return true;
 }
 
 /* Copies between memories go one after the other, beside everything else. */
-static void begin_copy(const sk_sim *k, sk_sim_rank *w, const sk_inst *in)
+static void begin_copy(sk_sim_rank *w, const sk_inst *in)
 {
     const sk_buffer *from = &w->p->bufs.v[in->in[0]], *to = &w->p->bufs.v[in->out[0]];
     bool file = from->placement == SK_FILE || to->placement == SK_FILE;
-    double took = sk_machine_copy(k->m, from->bytes, file);
+    double took = sk_machine_copy(w->m, from->bytes, file);
     w->copying = fmax(w->copying, w->now) + took;
     w->copied[2 * in->copy] = w->copying - took;
     w->copied[2 * in->copy + 1] = w->copying;
@@ -307,13 +305,13 @@ static bool step(sk_sim *k, sk_sim_rank *w)
         wait_for(w, w->now, w->updating);
         break;
     case SK_DO_COPY:
-        begin_copy(k, w, in);
+        begin_copy(w, in);
         break;
     case SK_DO_COPIED:
         end_copy(w, in);
         break;
     default:
-        work(k, w, in);
+        work(w, in);
     }
     if (!went) return false;
     if (w->out->times) {

@@ -6,6 +6,7 @@
 #define SK_PLAN_SIM_STATE_H
 
 #include "plan/simulator.h"
+#include "plan/variants.h"
 
 typedef struct sk_sim_call { /* one collective of a group */
     int announced;           /* members that have come to START */
@@ -40,6 +41,8 @@ typedef struct sk_sim_channel { /* messages to one rank */
 
 typedef struct sk_sim_rank {
     const sk_program *p;
+    const sk_machine *m; /* as its host is */
+    double slow;         /* how many times as long its work takes */
     sk_simulated_rank *out;
     int rank, pc, end;
     int coord[SK_MAX_AXES];
@@ -70,6 +73,7 @@ typedef struct sk_sim {
     int *at; /* by real rank: the simulated one */
     sk_sim_group *groups;
     int n_groups;
+    sk_variants variants;
     sk_simulation *out;
 } sk_sim;
 

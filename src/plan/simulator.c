@@ -2,6 +2,7 @@
 #include "plan/simulator.h"
 #include "plan/rank_classes.h"
 #include "plan/sim_state.h"
+#include "base/hash.h"
 
 #include <math.h>
 #include <string.h>
@@ -94,7 +95,12 @@ static void open_rank(sk_sim *k, int i, int rank)
     int shape = k->in->shape_of ? k->in->shape_of[rank] : rank;
     const sk_program *p = k->in->programs[shape];
     int end = p->n_train ? p->n_train : p->insts.n;
-    *w = (sk_sim_rank){.p = p, .out = &k->out->v[i], .rank = rank, .end = end};
+    *w = (sk_sim_rank){.p = p,
+                       .m = &k->variants.machines.v[k->variants.of[rank]],
+                       .slow = k->variants.slow[rank],
+                       .out = &k->out->v[i],
+                       .rank = rank,
+                       .end = end};
     sk_mesh_coords(&k->l->mesh, rank, w->coord);
     *w->out = (sk_simulated_rank){.program = p, .rank = rank, .stage = p->stage};
     w->seconds = k->in->seconds ? k->in->seconds[shape] : NULL;
@@ -108,6 +114,16 @@ static void open_rank(sk_sim *k, int i, int rank)
     w->out->moving = sk_many(k->arena, double, 2 * (int64_t)end);
 }
 
+static uint64_t *marks(const sk_sim *k)
+{
+    uint64_t *v = sk_many(k->arena, uint64_t, k->n_ranks);
+    for (int r = 0; r < k->n_ranks; r++) {
+        v[r] = sk_hash(v[r], &k->variants.of[r], sizeof *k->variants.of);
+        v[r] = sk_hash(v[r], &k->variants.slow[r], sizeof *k->variants.slow);
+    }
+    return v;
+}
+
 static void open_ranks(sk_sim *k)
 {
     int *shape_of = sk_many(k->arena, int, k->n_ranks), opened = 0;
@@ -116,7 +132,9 @@ static void open_ranks(sk_sim *k)
         k->at[r] = r;
         shape_of[r] = k->in->shape_of ? k->in->shape_of[r] : r;
     }
-    k->n = k->in->by_class ? sk_rank_classes(k->l, shape_of, k->m, k->at) : k->n_ranks;
+    sk_ranks_in ranks = {
+        .programs = k->in->programs, .shape_of = shape_of, .machine = k->m, .marks = marks(k)};
+    k->n = k->in->by_class ? sk_rank_classes(&ranks, k->at) : k->n_ranks;
     k->w = sk_many(k->arena, sk_sim_rank, k->n);
     k->out->v = sk_many(k->arena, sk_simulated_rank, k->n);
     k->out->n = k->n;
@@ -211,6 +229,7 @@ sk_status sk_simulate(sk_arena *a, const sk_simulate_in *in, sk_simulation *out)
     *out = (sk_simulation){0};
     sk_sim k = {
         .arena = a, .in = in, .m = in->machine, .l = &p->layout, .n_ranks = p->n_ranks, .out = out};
+    SK_TRY(sk_variants_make(a, in->machine, p->n_ranks, &k.variants));
     open_ranks(&k);
     SK_TRY(check_replica(&k));
     SK_TRY(sk_sim_execute(&k));
