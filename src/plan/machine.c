@@ -105,6 +105,10 @@ static const key keys[] = {
     {"idle_watts", SPEED, AT(upkeep.idle_watts), 1e-3, 1e6},
     {"slow", TOPOLOGY, 0, 0, 0},
     {"unlike", TOPOLOGY, 0, 0, 0},
+    {"rails", TOPOLOGY, 0, 0, 0}, /* before the levels above them */
+    {"level", TOPOLOGY, 0, 0, 0},
+    {"torus", TOPOLOGY, 0, 0, 0},
+    {"dragonfly", TOPOLOGY, 0, 0, 0},
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
 
@@ -281,6 +285,7 @@ static sk_status complete(const char *path, const sk_machine *m)
                           : m->ranks_per_host < INT_MAX && m->costs.between.beta <= 0
                               ? "rate_between"
                               : NULL;
+    SK_TRY(sk_topology_check(&m->topology, path));
     if (!missing && m->costs.far > 0 && m->costs.far < m->costs.cache)
         return sk_fail(SK_ECONF,
                        "%s: 'far' is %lld and 'cache' %lld; what is far begins behind the cache, "

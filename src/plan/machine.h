@@ -89,6 +89,7 @@
  *     idle_watts: 100
  *     slow: 3@1.2               ranks and hosts that are not as the others (plan/topology.h)
  *     unlike: 3 flops 5e14
+ *     level: 32 over 2          how hosts are connected: also rails, torus, dragonfly
  *
  * `h100-8:nemo` is a machine with an engine's profile: sk_engines has them.
  *

@@ -101,7 +101,8 @@ static void mark_peers(refinement *f)
         int shape = f->in->shape_of[r];
         for (int i = 0; i < f->peers[shape].n; i++) {
             int peer = sk_program_peer(f->in->programs[shape], r, f->peers[shape].v[i]);
-            f->next[r] = mix(f->next[r], f->now[peer]);
+            bool here = r / f->m->ranks_per_host == peer / f->m->ranks_per_host;
+            f->next[r] = mix(mix(f->next[r], f->now[peer]), here);
         }
     }
 }

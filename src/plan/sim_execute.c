@@ -141,18 +141,18 @@ static double call_cost(const sk_sim *k, const sk_sim_group *c, const sk_call_pl
 {
     double seconds = INFINITY;
     sk_coll_ask ask = ask_of(c, plan);
+    const sk_machine *m = sk_network_call(&k->network, c->group, plan->kind, c->rank);
     if (k->in->calls && plan->algorithm < 0 && !plan->common && c->reach.hosts < 2)
         seconds = sk_call_seconds(k->in->calls, plan->kind, c->reach.n, bytes);
     if (seconds >= 0 && isfinite(seconds)) return seconds;
     seconds = INFINITY;
-    if (k->m->unit || !k->m->chosen || plan->algorithm < 0)
-        return sk_machine_coll(k->m, plan->kind, bytes, c->reach);
+    if (m->unit || !m->chosen || plan->algorithm < 0)
+        return sk_machine_coll(m, plan->kind, bytes, c->reach);
     int how = plan->algorithm;
     if (!sk_coll_can(sk_coll_parts[how], &ask))
-        how = sk_choose(&k->m->costs, &ask, c->reach.hosts, plan->reduce, bytes, NULL);
-    if (how != SK_NO_CHOICE)
-        seconds = sk_call_price(&k->m->costs, how, &ask, c->reach.hosts, bytes);
-    return isfinite(seconds) ? seconds : sk_machine_coll(k->m, plan->kind, bytes, c->reach);
+        how = sk_choose(&m->costs, &ask, c->reach.hosts, plan->reduce, bytes, NULL);
+    if (how != SK_NO_CHOICE) seconds = sk_call_price(&m->costs, how, &ask, c->reach.hosts, bytes);
+    return isfinite(seconds) ? seconds : sk_machine_coll(m, plan->kind, bytes, c->reach);
 }
 
 /* In a step on average, as ranks have it: each member's bytes are whole. */
@@ -227,7 +227,8 @@ static void send(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
     bool one_host = w->rank / k->m->ranks_per_host == to / k->m->ranks_per_host;
     work(w, in);
     double free = q->n ? fmax(w->now, q->v[q->n - 1].arrived) : w->now;
-    double took = sk_machine_send(k->m, w->p->bufs.v[in->in[0]].bytes, one_host);
+    const sk_machine *m = sk_network_message(&k->network, w->rank, to);
+    double took = sk_machine_send(m, w->p->bufs.v[in->in[0]].bytes, one_host);
     *(sk_sim_message *)sk_push(k->arena, q) =
         (sk_sim_message){.sent = w->now, .arrived = free + took};
     k->out->wire_sends += in->wire * w->out->ranks;
@@ -240,7 +241,8 @@ static bool receive(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
     bool one_host = w->rank / k->m->ranks_per_host == from / k->m->ranks_per_host;
     if (q->taken == q->n) return false;
     sk_sim_message *m = &q->v[q->taken++];
-    double took = sk_machine_send(k->m, w->p->bufs.v[in->out[0]].bytes, one_host);
+    const sk_machine *met = sk_network_message(&k->network, from, w->rank);
+    double took = sk_machine_send(met, w->p->bufs.v[in->out[0]].bytes, one_host);
     double end = k->m->overlap ? m->arrived : fmax(m->sent, w->now) + took;
     note_moving(w, end - took, end);
     wait_for(w, m->sent, end);

@@ -5,8 +5,8 @@
 #ifndef SK_PLAN_SIM_STATE_H
 #define SK_PLAN_SIM_STATE_H
 
+#include "plan/network.h"
 #include "plan/simulator.h"
-#include "plan/variants.h"
 
 typedef struct sk_sim_call { /* one collective of a group */
     int announced;           /* members that have come to START */
@@ -17,6 +17,7 @@ typedef struct sk_sim_call { /* one collective of a group */
 
 typedef struct sk_sim_group { /* a group, or all groups whose members are of the same classes */
     int group, members;       /* members: simulated ranks */
+    int rank;                 /* a real one of them */
     int64_t places;           /* real ranks in all of these groups */
     sk_reach reach;
     const sk_links *links; /* of these members; NULL: those of a kind are alike */
@@ -74,6 +75,7 @@ typedef struct sk_sim {
     sk_sim_group *groups;
     int n_groups;
     sk_variants variants;
+    sk_network network;
     sk_simulation *out;
 } sk_sim;
 

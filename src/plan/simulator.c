@@ -9,30 +9,6 @@
 
 /* --- groups --- */
 
-/* The real ranks of a group of w, ascending.  The program may be that of another rank of the same
- * shape, so only coordinates count. */
-static int members(const sk_sim *k, const sk_sim_rank *w, int group, int *ranks)
-{
-    const sk_mesh *m = &k->l->mesh;
-    int coord[SK_MAX_AXES], n = 0;
-    const sk_group *g = &w->p->groups[group];
-    bool near = group == w->p->near && group;
-    int axis = sk_group_axis(w->p, group);
-    if (group == w->p->world) {
-        for (n = 0; n < k->n_ranks; n++) ranks[n] = n;
-        return n;
-    }
-    if (g->me < 0) return 0;
-    for (n = 0; n < g->n; n++) {
-        sk_mesh_coords(m, g->ranks[n], coord);
-        int here = near ? w->coord[axis] / g->n * g->n + n : coord[axis];
-        memcpy(coord, w->coord, sizeof coord);
-        coord[axis] = here;
-        ranks[n] = sk_mesh_rank(m, coord);
-    }
-    return n;
-}
-
 static void set_links(const sk_sim *k, const sk_program *p, const int *ranks, int n,
                       sk_sim_group *out)
 {
@@ -49,7 +25,7 @@ static void set_links(const sk_sim *k, const sk_program *p, const int *ranks, in
 static void join(sk_sim *k, int at_rank, int group, int *first, int *ranks, int *seen)
 {
     sk_sim_rank *w = &k->w[at_rank];
-    int n = members(k, w, group, ranks), least = k->n, members = 0;
+    int n = sk_network_members(w->p, w->rank, group, ranks), least = k->n, members = 0;
     w->group[group] = -1;
     if (!n) return;
     for (int i = 0; i < n; i++) {
@@ -61,8 +37,10 @@ static void join(sk_sim *k, int at_rank, int group, int *first, int *ranks, int 
     int *slot = &first[group * k->n + least];
     if (!*slot) {
         *slot = ++k->n_groups;
-        k->groups[*slot - 1] = (sk_sim_group){
-            .group = group, .members = members, .reach = sk_machine_reach(k->m, ranks, n)};
+        k->groups[*slot - 1] = (sk_sim_group){.group = group,
+                                              .rank = w->rank,
+                                              .members = members,
+                                              .reach = sk_machine_reach(k->m, ranks, n)};
         set_links(k, w->p, ranks, n, &k->groups[*slot - 1]);
     }
     w->group[group] = *slot - 1;
@@ -120,21 +98,36 @@ static uint64_t *marks(const sk_sim *k)
     for (int r = 0; r < k->n_ranks; r++) {
         v[r] = sk_hash(v[r], &k->variants.of[r], sizeof *k->variants.of);
         v[r] = sk_hash(v[r], &k->variants.slow[r], sizeof *k->variants.slow);
+        v[r] = sk_network_mark(&k->network, r, v[r]);
     }
     return v;
 }
 
-static void open_ranks(sk_sim *k)
+/* What each rank computes on and sends over, and its class. */
+static sk_status place_ranks(sk_sim *k)
 {
-    int *shape_of = sk_many(k->arena, int, k->n_ranks), opened = 0;
+    int *shape_of = sk_many(k->arena, int, k->n_ranks);
     k->at = sk_many(k->arena, int, k->n_ranks);
     for (int r = 0; r < k->n_ranks; r++) {
         k->at[r] = r;
         shape_of[r] = k->in->shape_of ? k->in->shape_of[r] : r;
     }
+    SK_TRY(sk_variants_make(k->arena, k->m, k->n_ranks, &k->variants));
+    sk_network_in net = {.machine = k->m,
+                         .variants = &k->variants,
+                         .programs = k->in->programs,
+                         .shape_of = shape_of,
+                         .n_ranks = k->n_ranks};
+    SK_TRY(sk_network_open(k->arena, &net, &k->network));
     sk_ranks_in ranks = {
         .programs = k->in->programs, .shape_of = shape_of, .machine = k->m, .marks = marks(k)};
     k->n = k->in->by_class ? sk_rank_classes(&ranks, k->at) : k->n_ranks;
+    return SK_OK;
+}
+
+static void open_ranks(sk_sim *k)
+{
+    int opened = 0;
     k->w = sk_many(k->arena, sk_sim_rank, k->n);
     k->out->v = sk_many(k->arena, sk_simulated_rank, k->n);
     k->out->n = k->n;
@@ -229,7 +222,7 @@ sk_status sk_simulate(sk_arena *a, const sk_simulate_in *in, sk_simulation *out)
     *out = (sk_simulation){0};
     sk_sim k = {
         .arena = a, .in = in, .m = in->machine, .l = &p->layout, .n_ranks = p->n_ranks, .out = out};
-    SK_TRY(sk_variants_make(a, in->machine, p->n_ranks, &k.variants));
+    SK_TRY(place_ranks(&k));
     open_ranks(&k);
     SK_TRY(check_replica(&k));
     SK_TRY(sk_sim_execute(&k));

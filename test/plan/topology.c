@@ -5,7 +5,7 @@
 #include "base/file_io.h"
 #include "base/rng.h"
 #include "base/strings.h"
-#include "plan/machine.h"
+#include "plan/network.h"
 #include "plan/simulator.h"
 
 #include <math.h>
@@ -67,6 +67,11 @@ static sk_status read_text(const char *text, sk_machine *m)
 /* Links that take no time, kernels that take their flops and nothing else. */
 static const char work_alone[] = "flops: 1e9\nmemory_rate: 1e18\noverhead: 0\nalpha_inside: 0\n"
                                  "rate_inside: 1e18\nalpha_between: 0\nrate_between: 1e18\n";
+
+/* Work that takes no time; links between hosts that take their bytes, a million a second. */
+static const char bytes_alone[] = "flops: 1e21\nmemory_rate: 1e18\noverhead: 0\nalpha_inside: 0\n"
+                                  "rate_inside: 1e18\nalpha_between: 0\nrate_between: 1e6\n"
+                                  "collectives: ring\noverlap: yes\n";
 
 static sk_machine machine(const char *base, int per_host, const char *more)
 {
@@ -167,6 +172,147 @@ static void unlike_hosts(void)
     near("not for other hosts", seconds_of("dp=2", &half), seconds_of("dp=2", &m));
 }
 
+/* --- networks --- */
+
+typedef struct met { /* a network, opened for a layout */
+    simulated k;
+    sk_variants v;
+    sk_network n;
+} met;
+
+static void meets(met *x, const char *layout, int per_host, const char *base, const char *more)
+{
+    sk_machine *m = sk_new(&arena, sk_machine);
+    *m = machine(base, per_host, more);
+    *x = (met){
+        .k = {.t = small(strstr(layout, "ep=") ? "switch-tiny" : "llama-tiny", 4, 16, layout)}};
+    if (!compiles(&x->k)) return;
+    int n = sk_mesh_ranks(&x->k.l.mesh);
+    sk_network_in in = {.machine = m,
+                        .variants = &x->v,
+                        .programs = x->k.programs,
+                        .shape_of = x->k.shape_of,
+                        .n_ranks = n};
+    must(sk_variants_make(&arena, m, n, &x->v), more);
+    must(sk_network_open(&arena, &in, &x->n), more);
+}
+
+/* How many times as long as on its own network a byte of these calls takes. */
+static void call_takes(const char *layout, int per_host, const char *more, const char *axis,
+                       sk_coll_kind kind, double wanted)
+{
+    met x;
+    sk_mark mark = sk_arena_mark(&arena);
+    meets(&x, layout, per_host, bytes_alone, more);
+    int a = sk_mesh_axis(&x.k.l.mesh, axis);
+    const sk_machine *m = sk_network_call(&x.n, a, kind, 0);
+    double found = m->costs.between.beta * 1e6;
+    check(fabs(found - wanted) < 1e-9, more, found, wanted);
+    sk_arena_back(&arena, mark);
+}
+
+static void message_takes(const char *layout, int per_host, const char *more, int to, double wanted,
+                          double alpha)
+{
+    met x;
+    sk_mark mark = sk_arena_mark(&arena);
+    meets(&x, layout, per_host, bytes_alone, more);
+    const sk_machine *m = sk_network_message(&x.n, 0, to);
+    check(fabs(m->costs.between.beta * 1e6 - wanted) < 1e-9, more, m->costs.between.beta, wanted);
+    check(fabs(m->costs.between.alpha - alpha) < 1e-9, more, m->costs.between.alpha, alpha);
+    sk_arena_back(&arena, mark);
+}
+
+/* Four groups of dp, one rank of each behind each switch: their rings share uplinks that carry
+ * 4 / over; those of tp stay below.  In the other order it is the other way round. */
+static void fat_trees(void)
+{
+    call_takes("dp=4 tp=4 order: dp tp", 1, "level: 4 over 2\n", "dp", SK_ALLREDUCE, 2);
+    call_takes("dp=4 tp=4 order: dp tp", 1, "level: 4 over 2\n", "tp", SK_ALLREDUCE, 1);
+    call_takes("dp=4 tp=4 order: tp dp", 1, "level: 4 over 2\n", "dp", SK_ALLREDUCE, 1);
+    call_takes("dp=4 tp=4 order: tp dp", 1, "level: 4 over 2\n", "tp", SK_ALLREDUCE, 2);
+    call_takes("dp=4 tp=4 order: dp tp", 1, "level: 4 over 0.5\n", "dp", SK_ALLREDUCE, 1);
+    call_takes("dp=4 tp=4 order: dp tp", 1, "level: 4 rate 1e6\n", "dp", SK_ALLREDUCE, 4);
+    call_takes("dp=4 tp=4 order: dp tp", 4, "level: 2 over 16\n", "dp", SK_ALLREDUCE, 8);
+    call_takes("dp=8", 1, "level: 2\nlevel: 4 over 4\n", "dp", SK_ALLREDUCE, 1);
+    call_takes("dp=8", 1, "level: 2 over 3\nlevel: 4 over 4\n", "dp", SK_ALLREDUCE, 1.5);
+    call_takes("dp=2 tp=4 order: dp tp", 1, "level: 2 over 3\nlevel: 4 over 8\n", "dp",
+               SK_ALLREDUCE, 8);
+    /* 4 members to 4 behind the other switch: 16 pairs of 1/7 over links of 4 / 2 */
+    call_takes("ep=8", 1, "level: 4 over 2\n", "ep", SK_ALLTOALL, 16.0 / 7 / 2);
+    message_takes("pp=2 tp=4 order: pp tp", 1, "level: 4 over 2 alpha 3e-3\n", 4, 2, 3e-3);
+    message_takes("pp=2 tp=4 order: tp pp", 1, "level: 4 over 2 alpha 3e-3\n", 1, 1, 0);
+    message_takes("pp=4", 1, "level: 1 alpha 1e-3\nlevel: 2 alpha 2e-3\n", 1, 1, 1e-3);
+}
+
+/* Ranks of one place on their hosts stay on their rail; a single ring goes from the last rank of a
+ * host to the first of the next, two of them over the uplinks of a rail's 2 ranks. */
+static void rails(void)
+{
+    call_takes("dp=4 tp=4 order: dp tp", 4, "rails: 4 over 100\n", "dp", SK_ALLREDUCE, 1);
+    call_takes("dp=8", 4, "rails: 4 over 4\n", "dp", SK_ALLREDUCE, 4);
+    call_takes("dp=8", 4, "rails: 2 over 4\n", "dp", SK_ALLREDUCE, 2);
+    call_takes("dp=8", 4, "rails: 4 hosts 1 over 4\n", "dp", SK_ALLREDUCE, 4);
+    /* to 3 of 4 ranks of the other host, from each of a rail's 2 ranks, over 2 / 4 */
+    call_takes("ep=8", 4, "rails: 4 over 4\n", "ep", SK_ALLTOALL, 2 * 3.0 / 7 / 0.5);
+    met x;
+    meets(&x, "dp=8", 4, "like: h100-8\n", "rails: 4 over 1e6\n"); /* rings over all cards */
+    same("rings on rails", sk_network_call(&x.n, 0, SK_ALLREDUCE, 0)->costs.between.beta, 1 / 46e9);
+}
+
+/* A ring both ways has half of its bytes on each link; with every second host, its neighbours'
+ * too.  All to all on a ring of 8: 1 + 2 + 3 + 4 links ahead. */
+static void tori(void)
+{
+    call_takes("dp=4 tp=4", 1, "torus: 4x4 rate 5e5\n", "dp", SK_ALLREDUCE, 1);
+    call_takes("dp=4 tp=4", 1, "torus: 4x4 rate 1e5\n", "dp", SK_ALLREDUCE, 5);
+    call_takes("dp=4 tp=4", 1, "torus: 4x4 rate 1e5\n", "tp", SK_ALLREDUCE, 5);
+    call_takes("dp=16", 1, "torus: 4x4 rate 1e5\n", "dp", SK_ALLREDUCE, 5);
+    call_takes("dp=8", 1, "torus: 2x2x2 rate 1e5\n", "dp", SK_ALLREDUCE, 10);
+    call_takes("dp=4 tp=2 order: dp tp", 1, "torus: 8 rate 1e5\n", "dp", SK_ALLREDUCE, 10);
+    call_takes("ep=8", 1, "torus: 8 rate 1e5\n", "ep", SK_ALLTOALL, 100.0 / 7);
+    message_takes("pp=4 tp=2 order: pp tp", 1, "torus: 8 rate 1e6 alpha 1e-3\n", 2, 2, 2e-3);
+    message_takes("pp=2 tp=4 order: pp tp", 1, "torus: 2x4 rate 1e6 alpha 1e-3\n", 4, 1, 1e-3);
+}
+
+/* Two groups of two routers; two rings, from either router, share the link between the groups. */
+static void dragonflies(void)
+{
+    call_takes("dp=2 tp=2 order: dp tp", 1, "dragonfly: 1x2 rate 1e6 global 1e6\n", "dp",
+               SK_ALLREDUCE, 2);
+    call_takes("dp=2 tp=2 order: dp tp", 1, "dragonfly: 1x2 rate 1e6 global 1e6\n", "tp",
+               SK_ALLREDUCE, 1);
+    call_takes("dp=2 tp=2 order: dp tp", 1, "dragonfly: 1x2 rate 1e5 global 1e6\n", "dp",
+               SK_ALLREDUCE, 10);
+    call_takes("dp=2 tp=2 order: dp tp", 1, "dragonfly: 2x1 rate 1e5 global 1e6\n", "tp",
+               SK_ALLREDUCE, 1); /* on one router */
+    call_takes("dp=8", 1, "dragonfly: 2x2 rate 1e9 global 1e5\n", "dp", SK_ALLREDUCE, 10);
+    message_takes("pp=2 tp=2 order: pp tp", 1, "dragonfly: 1x2 rate 1e6 global 1e6 alpha 1e-3\n", 2,
+                  2, 2e-3);
+}
+
+/* A step of calls alone takes as many times as long as they do. */
+static void whole_steps(void)
+{
+    static const struct {
+        const char *more;
+        double factor;
+    } cases[] = {{"level: 2 over 8\n", 4},
+                 {"torus: 2x2 rate 1e5\n", 10},
+                 {"torus: 4 rate 1e5\n", 5},
+                 {"dragonfly: 2x1 rate 1e6 global 1e5\n", 10},
+                 {"unlike: 2-3 rate_between 5e5\n", 2},
+                 {"unlike: 2 rate_between 5e5\nunlike: 2 rate_between 1e5\n", 10}};
+    sk_machine m = machine(bytes_alone, 1, "");
+    double plain = seconds_of("dp=4", &m);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sk_machine other = machine(bytes_alone, 1, cases[i].more);
+        near(cases[i].more, seconds_of("dp=4", &other), cases[i].factor * plain);
+    }
+    sk_machine far = machine(bytes_alone, 1, "unlike: 4-7 rate_between 5e5\n");
+    near("hosts that are not there", seconds_of("dp=4", &far), plain);
+}
+
 static void refused(const char *text, const char *words)
 {
     sk_machine m = {0};
@@ -178,7 +324,8 @@ static void refused(const char *text, const char *words)
 
 static void lines(void)
 {
-    refused("like: h100-8\nslow: 3@1.2 host2@1.1, 8-15@1.05\nunlike: 3-4 memory_rate 24e9\n", NULL);
+    refused("like: h100-8\nslow: 3@1.2 host2@1.1, 8-15@1.05\nunlike: 3-4 rate_between 24e9\n",
+            NULL);
     refused("slow: 3\n", "RANK@FACTOR");
     refused("slow: 5-3@2\n", "RANK@FACTOR");
     refused("slow: -3@2\n", "RANK@FACTOR");
@@ -186,29 +333,51 @@ static void lines(void)
     refused("unlike: 3 memory 5e9\n", "HOST NUMBER VALUE");
     refused("unlike: flops 5e9\n", "HOST NUMBER VALUE");
     refused("unlike: 3 flops -1\n", "HOST NUMBER VALUE");
+    refused("like: h100-8\nrails: 8 hosts 32 over 2\nlevel: 128 alpha 1e-6 over 4\n", NULL);
+    refused("like: h100-8\ntorus: 4x4x4 rate 1e9\n", NULL);
+    refused("level: 4 over 2 over 2\n", "'HOSTS over FACTOR");
+    refused("level: 0\n", "'HOSTS over FACTOR");
+    refused("level: 4 rate\n", "'HOSTS over FACTOR");
+    refused("rails: 8 hosts 1.5\n", "'RAILS hosts N");
+    refused("torus: 4x rate 1e9\n", "16x16x16");
+    refused("torus: 4x4\n", "16x16x16");
+    refused("torus: 1024x1024x1024 rate 1\n", "16x16x16");
+    refused("dragonfly: 4 rate 1e9 global 1e9\n", "HOSTSxROUTERS");
+    refused("like: h100-8\nlevel: 4\ntorus: 4 rate 1\n", "more than one network");
+    refused("like: h100-8\nlevel: 4\nlevel: 6\n", "each a multiple");
+    refused("like: h100-8\nlevel: 4\nrails: 8\n", "rails first");
     sk_topology t = {0};
     check(sk_topology_slow(&t, "3@fast") == SK_EUSAGE, "--slow", 0, 0);
     sk_machine m = machine(work_alone, 2, "");
     must(sk_topology_slow(&m.topology, "4@2"), "slow");
     simulated k = {.t = small("tiny", 4, 8, "dp=4")};
-    sk_simulate_in in = {.machine = &m, .by_class = true};
     if (!compiles(&k)) return;
-    in.programs = k.programs, in.shape_of = k.shape_of;
+    sk_simulate_in in = {.machine = &m, .programs = k.programs, .shape_of = k.shape_of};
     check(sk_simulate(&arena, &in, &k.p) == SK_ECONF && strstr(sk_error_line(), "no rank 4"),
           "a rank that is not there", 0, 0);
+    m = machine(work_alone, 2, "torus: 1x1 rate 1e9\n");
+    check(sk_simulate(&arena, &in, &k.p) == SK_ECONF && strstr(sk_error_line(), "need 2"),
+          "a torus that is too small", 0, 0);
 }
 
 /* What is written is what was read. */
 static void written(void)
 {
-    sk_machine m = machine("like: h100-8\n", 4,
-                           "slow: 3@1.25, host2-3@1.5\nunlike: 1 flops 5e14\n"),
-               again;
-    const char *path = sk_print(&arena, "/tmp/skein-topology-%d", (int)getpid());
-    must(sk_machine_write(&arena, path, &m), path);
-    must(sk_machine_read(&arena, path, &again), path);
-    remove(path);
-    check(!memcmp(&m.topology, &again.topology, sizeof m.topology), "written and read", 0, 0);
+    static const char *const networks[] = {
+        "level: 8 over 2\nlevel: 16 over 3 alpha 1e-6 rate 1e9\n",
+        "rails: 4 hosts 8 over 2\nlevel: 16\n", "torus: 4x2x3 rate 1e9 alpha 2e-6\n",
+        "dragonfly: 2x4 rate 1e9 global 2e9\n"};
+    for (int i = 0; i < 4; i++) {
+        sk_machine m = machine("like: h100-8\n", 4,
+                               sk_print(&arena, "%s%s", networks[i],
+                                        "slow: 3@1.25, host2-3@1.5\nunlike: 1 flops 5e14\n")),
+                   again;
+        const char *path = sk_print(&arena, "/tmp/skein-topology-%d", (int)getpid());
+        must(sk_machine_write(&arena, path, &m), path);
+        must(sk_machine_read(&arena, path, &again), path);
+        remove(path);
+        check(!memcmp(&m.topology, &again.topology, sizeof m.topology), "written and read", 0, 0);
+    }
 }
 
 /* --- folded and not --- */
@@ -230,17 +399,40 @@ static void random_layout(sk_trial *t, char *text, size_t n)
     t->bucket_bytes = pick(0, 1) ? 4096 : 0;
 }
 
+static void random_network(sk_out *o, int hosts)
+{
+    int leaf = pick(1, 4);
+    switch (pick(0, 5)) {
+    case 0:
+        sk_out_add(o, "level: %d over %d alpha 1e-6\nlevel: %d over 3\n", leaf, pick(1, 5),
+                   2 * leaf);
+        break;
+    case 1:
+        sk_out_add(o, "rails: %d hosts %d over %d\n", pick(1, 8), pick(0, 4), pick(1, 40));
+        break;
+    case 2:
+        sk_out_add(o, "torus: %dx%d rate %d alpha 1e-6\n", leaf, (hosts + leaf - 1) / leaf,
+                   pick(1, 10) * 1000000);
+        break;
+    case 3:
+        sk_out_add(o, "dragonfly: %dx%d rate %d global 1e8\n", leaf, pick(1, 4),
+                   pick(1, 10) * 100000000);
+    }
+}
+
 static const char *random_topology(int hosts, int ranks)
 {
-    static const char *const numbers[] = {"flops", "memory_rate", "overhead"};
-    static const char *const values[] = {"1e12", "1e11", "3e-4"};
+    static const char *const numbers[] = {"flops", "memory_rate", "rate_between", "rate_inside",
+                                          "alpha_between"};
+    static const char *const values[] = {"1e12", "1e11", "1e8", "1e9", "3e-4"};
     sk_out o = {.arena = &arena};
     sk_out_add(&o, "# %d ranks on %d hosts\n", ranks, hosts);
+    random_network(&o, hosts);
     for (int i = pick(0, 2); i > 0; i--)
         sk_out_add(&o, "slow: %d@%g\n", pick(0, ranks - 1), 1 + 0.25 * pick(1, 8));
     if (!pick(0, 3)) sk_out_add(&o, "slow: host%d@1.5\n", pick(0, hosts - 1));
     for (int i = pick(-1, 2); i > 0; i--) {
-        int which = pick(0, 2);
+        int which = pick(0, 4);
         sk_out_add(&o, "unlike: %d %s %s\n", pick(0, hosts - 1), numbers[which], values[which]);
     }
     return o.s;
@@ -288,6 +480,11 @@ int main(void)
     slow_stage(4, 8, 1, 1.5);
     slow_replica();
     unlike_hosts();
+    fat_trees();
+    rails();
+    tori();
+    dragonflies();
+    whole_steps();
     lines();
     written();
     int fewer = 0;
