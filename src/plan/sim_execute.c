@@ -15,6 +15,15 @@
 /* The real rank that a message goes to or comes from. */
 static int partner(const sk_sim_rank *w, int peer) { return sk_program_peer(w->p, w->rank, peer); }
 
+/* The first axis along which another rank is elsewhere. */
+static int axis_to(const sk_sim_rank *w, int other)
+{
+    int coord[SK_MAX_AXES], axis = 0;
+    sk_mesh_coords(&w->p->layout.mesh, other, coord);
+    while (axis < w->p->layout.mesh.n - 1 && coord[axis] == w->coord[axis]) axis++;
+    return axis;
+}
+
 static sk_sim_channel *channel_to(sk_sim *k, sk_sim_rank *from, int to)
 {
     for (int i = 0; i < from->channels.n; i++)
@@ -102,11 +111,12 @@ static void work(sk_sim_rank *w, const sk_inst *in)
 
 /* The clock of w goes on to `end`.  The other members came at `ready`, and bytes moved from then
  * on: only that time is exposed communication, the wait before it is part of the bubble. */
-static void wait_for(sk_sim_rank *w, double ready, double end)
+static void wait_for(sk_sim_rank *w, int along, double ready, double end)
 {
     double skew = fmin(fmax(ready - w->now, 0), fmax(end - w->now, 0));
     if (end <= w->now) return;
     w->out->exposed += end - w->now - skew;
+    w->out->exposed_by[along] += end - w->now - skew;
     w->now = end;
 }
 
@@ -215,7 +225,8 @@ static bool finish(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
     }
     note_moving(w, begin, end);
     if (k->m->overlap) share_device(k, w, begin, end);
-    wait_for(w, m->ready, end);
+    int axis = sk_group_axis(w->p, group);
+    wait_for(w, axis < 0 ? SK_EXPOSED_WORLD : axis, m->ready, end);
     use_core(k, w, c->reach.n, c->reach.hosts < 2, m->cost);
     return true;
 }
@@ -245,7 +256,7 @@ static bool receive(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
     double took = sk_machine_send(met, w->p->bufs.v[in->out[0]].bytes, one_host);
     double end = k->m->overlap ? m->arrived : fmax(m->sent, w->now) + took;
     note_moving(w, end - took, end);
-    wait_for(w, m->sent, end);
+    wait_for(w, axis_to(w, from), m->sent, end);
     if (k->m->engine.host_waits) w->host = fmax(w->host, w->now);
     use_core(k, w, 1, one_host, took);
     m->taken = w->now;
@@ -256,7 +267,7 @@ static bool sent(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 {
     sk_sim_channel *q = channel_to(k, w, k->at[partner(w, in->peer)]);
     if (q->taken < in->sent) return false;
-    if (in->sent) wait_for(w, INFINITY, q->v[in->sent - 1].taken);
+    if (in->sent) wait_for(w, SK_EXPOSED_WORLD, INFINITY, q->v[in->sent - 1].taken);
     return true;
 }
 
@@ -277,7 +288,7 @@ static void end_copy(sk_sim_rank *w, const sk_inst *in)
     const double *at = &w->copied[2 * in->copy];
     double before = w->now;
     note_moving(w, at[0], at[1]);
-    wait_for(w, w->now, at[1]);
+    wait_for(w, SK_EXPOSED_MEMORY, w->now, at[1]);
     w->out->uncovered += w->now - before;
 }
 
@@ -304,7 +315,7 @@ static bool step(sk_sim *k, sk_sim_rank *w)
         went = sent(k, w, in);
         break;
     case SK_DO_JOIN:
-        wait_for(w, w->now, w->updating);
+        wait_for(w, SK_EXPOSED_MEMORY, w->now, w->updating);
         break;
     case SK_DO_COPY:
         begin_copy(w, in);

@@ -182,6 +182,7 @@ static void add_up(sk_sim *k)
         o->busy += r->busy * share;
         o->exposed += r->exposed * share;
         o->bubble += r->bubble * share;
+        for (int e = 0; e < SK_N_EXPOSED; e++) o->exposed_by[e] += r->exposed_by[e] * share;
         o->copied += r->copied * share;
         o->uncovered += r->uncovered * share;
         o->flops += r->flops * r->ranks;
@@ -207,13 +208,22 @@ static void repeat(sk_simulation *o, int phases)
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) *sums[i] *= phases;
     for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) *bytes[i] *= phases;
     for (int i = 0; i < SK_MAX_AXES; i++) o->wire_axis[i] *= phases;
+    for (int i = 0; i < SK_N_EXPOSED; i++) o->exposed_by[i] *= phases;
     for (int i = 0; i < o->n; i++) {
         sk_simulated_rank *r = &o->v[i];
         double *const of_rank[] = {&r->busy,   &r->exposed,   &r->bubble,
                                    &r->copied, &r->uncovered, &r->flops};
         for (size_t k = 0; k < sizeof of_rank / sizeof *of_rank; k++) *of_rank[k] *= phases;
+        for (int e = 0; e < SK_N_EXPOSED; e++) r->exposed_by[e] *= phases;
         r->wire *= phases;
     }
+}
+
+const char *sk_exposed_name(const sk_mesh *m, int i)
+{
+    if (i == SK_EXPOSED_WORLD) return "world";
+    if (i == SK_EXPOSED_MEMORY) return "memory";
+    return i < m->n && m->size[i] > 1 ? m->name[i] : NULL;
 }
 
 sk_status sk_simulate(sk_arena *a, const sk_simulate_in *in, sk_simulation *out)

@@ -291,6 +291,23 @@ static void dragonflies(void)
                   2, 2e-3);
 }
 
+/* Of two axes, the bytes of one are free. */
+static void exposed_axes(void)
+{
+    static const char *const layouts[] = {"dp=2 tp=2 order: dp tp", "dp=2 tp=2 order: tp dp",
+                                          "pp=2 tp=2 order: pp tp",
+                                          "cp=2 tp=2 by=ring order: cp tp"};
+    sk_machine m = machine(bytes_alone, 2, "");
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        simulated k = {.t = small("llama-tiny", 4, 8, layouts[i])};
+        if (!compiles(&k) || !step(&k, &m, true)) return;
+        const double *by = k.p.exposed_by;
+        double rest = by[SK_EXPOSED_WORLD] + by[SK_EXPOSED_MEMORY];
+        near(layouts[i], by[0] + rest, k.p.exposed);
+        check(by[0] > 100 * by[1] && by[0] > rest && by[1] > 0, layouts[i], by[0], by[1]);
+    }
+}
+
 /* A step of calls alone takes as many times as long as they do. */
 static void whole_steps(void)
 {
@@ -438,6 +455,14 @@ static const char *random_topology(int hosts, int ranks)
     return o.s;
 }
 
+/* Exposed time is that of all axes. */
+static void sums_up(const char *text, const sk_simulated_rank *r)
+{
+    double sum = 0;
+    for (int i = 0; i < SK_N_EXPOSED; i++) sum += r->exposed_by[i];
+    check(fabs(sum - r->exposed) <= 1e-9 * r->exposed, text, sum, r->exposed);
+}
+
 static void same_steps(const char *text, const sk_simulation *x, const sk_simulation *y, int ranks)
 {
     same(text, y->seconds, x->seconds);
@@ -447,6 +472,8 @@ static void same_steps(const char *text, const sk_simulation *x, const sk_simula
         same(text, b->busy, a->busy);
         same(text, b->exposed, a->exposed);
         same(text, b->bubble, a->bubble);
+        check(!memcmp(a->exposed_by, b->exposed_by, sizeof a->exposed_by), text, r, 0);
+        sums_up(text, b);
     }
 }
 
@@ -484,6 +511,7 @@ int main(void)
     rails();
     tori();
     dragonflies();
+    exposed_axes();
     whole_steps();
     lines();
     written();
