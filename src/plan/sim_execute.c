@@ -79,7 +79,8 @@ static double cost(sk_sim_rank *w, const sk_inst *in)
 {
     if (w->m->unit) return w->slow * unit_cost(w, in);
     if (w->seconds) return w->slow * sk_inst_share(in) * w->seconds[w->pc];
-    return w->slow * price(w->m, w->p, w->pc);
+    if (w->prices[w->pc] < 0) w->prices[w->pc] = price(w->m, w->p, w->pc);
+    return w->slow * w->prices[w->pc];
 }
 
 /* A kernel begins when the thread of the host has launched it and the one before is over. */

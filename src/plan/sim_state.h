@@ -56,12 +56,14 @@ typedef struct sk_sim_rank {
         int n, cap;
     } channels;
     const double *seconds; /* by instruction, measured; NULL: priced */
-    double core;           /* seconds of a core that its calls on the host took */
-    double between;        /* seconds of its calls on links between hosts */
-    double updating;       /* when the newest update of the background worker is over */
-    double copying;        /* when the newest copy between memories is over */
-    double *copied;        /* by copy: when it began and was over */
-    int *charged; /* unit machine: [SK_N_WORKS * layer + work] -> 1 + micro last paid for */
+    double *prices;  /* by instruction, of all ranks with this program and machine; below 0: not
+                        yet known */
+    double core;     /* seconds of a core that its calls on the host took */
+    double between;  /* seconds of its calls on links between hosts */
+    double updating; /* when the newest update of the background worker is over */
+    double copying;  /* when the newest copy between memories is over */
+    double *copied;  /* by copy: when it began and was over */
+    int *charged;    /* unit machine: [SK_N_WORKS * layer + work] -> 1 + micro last paid for */
 } sk_sim_rank;
 
 typedef struct sk_sim {
@@ -75,6 +77,7 @@ typedef struct sk_sim {
     sk_sim_group *groups;
     int n_groups;
     sk_variants variants;
+    double **prices; /* by shape and variant */
     sk_network network;
     sk_simulation *out;
 } sk_sim;

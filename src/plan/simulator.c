@@ -67,6 +67,15 @@ static void join_all(sk_sim *k)
 
 /* --- setting up, adding up --- */
 
+static double *prices_of(sk_sim *k, int shape, int variant, int n)
+{
+    double **slot = &k->prices[shape * k->variants.machines.n + variant];
+    if (*slot) return *slot;
+    *slot = sk_many(k->arena, double, n);
+    for (int i = 0; i < n; i++) (*slot)[i] = -1;
+    return *slot;
+}
+
 static void open_rank(sk_sim *k, int i, int rank)
 {
     sk_sim_rank *w = &k->w[i];
@@ -82,6 +91,7 @@ static void open_rank(sk_sim *k, int i, int rank)
     sk_mesh_coords(&k->l->mesh, rank, w->coord);
     *w->out = (sk_simulated_rank){.program = p, .rank = rank, .stage = p->stage};
     w->seconds = k->in->seconds ? k->in->seconds[shape] : NULL;
+    w->prices = prices_of(k, shape, k->variants.of[rank], end);
     w->group = sk_many(k->arena, int, p->n_groups);
     w->posted = sk_many(k->arena, int, p->n_groups);
     w->done = sk_many(k->arena, int, p->n_groups);
@@ -106,7 +116,7 @@ static uint64_t *marks(const sk_sim *k)
 /* What each rank computes on and sends over, and its class. */
 static sk_status place_ranks(sk_sim *k)
 {
-    int *shape_of = sk_many(k->arena, int, k->n_ranks);
+    int *shape_of = sk_many(k->arena, int, k->n_ranks), shapes = 0;
     k->at = sk_many(k->arena, int, k->n_ranks);
     for (int r = 0; r < k->n_ranks; r++) {
         k->at[r] = r;
@@ -119,6 +129,9 @@ static sk_status place_ranks(sk_sim *k)
                          .shape_of = shape_of,
                          .n_ranks = k->n_ranks};
     SK_TRY(sk_network_open(k->arena, &net, &k->network));
+    for (int r = 0; r < k->n_ranks; r++)
+        if (shape_of[r] >= shapes) shapes = shape_of[r] + 1;
+    k->prices = sk_many(k->arena, double *, (int64_t)shapes * k->variants.machines.n);
     sk_ranks_in ranks = {
         .programs = k->in->programs, .shape_of = shape_of, .machine = k->m, .marks = marks(k)};
     k->n = k->in->by_class ? sk_rank_classes(&ranks, k->at) : k->n_ranks;
