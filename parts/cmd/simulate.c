@@ -28,7 +28,7 @@ static const char usage[] =
     "usage: skein simulate [FILE.yaml] [key=value ...] [-n RANKS] [--cluster NAME|FILE]\n"
     "                      [--trace FILE] [--fold yes|no] [-o csv|json|md]\n"
     "                      [--vary NAME=LIST ... [--scaling strong|weak] [--svg FILE]]\n"
-    "                      [--sensitivity]\n\n"
+    "                      [--sensitivity] [--slow RANK@FACTOR,hostN@FACTOR ...]\n\n"
     "Simulates the programs that skein train would run: the time of a step, how much of it\n"
     "is work, exposed communication and bubble, bytes on the wire, and a trace for\n"
     "chrome://tracing or ui.perfetto.dev.  Needs no data and no devices.  mfu is that of a run:\n"
@@ -54,6 +54,10 @@ static const sk_option options[] = {
     {"scaling", "strong, or weak (train.batch grows with the ranks): rows get their efficiency",
      true},
     {"svg", "draw the rows of --vary to a file", true},
+    {"slow",
+     "3@1.2,8-15@1.05,host2@1.1: these ranks, or all of a host, take so many times as long for "
+     "their work",
+     true},
     {"sensitivity", "the step with each number of the machine 10 % better and worse", false},
     {0},
 };
@@ -221,10 +225,50 @@ static const char *idle_text(const simulation *s)
     return sk_idle_text(s->arena, s->setup, n);
 }
 
+/* All of it, or " (tp 30.1 · dp 3.3)" of a hundred parts. */
+static const char *exposed_text(const simulation *s)
+{
+    const double shown = 0.05;
+    const sk_simulation *p = &s->simulated;
+    sk_out o = {.arena = s->arena};
+    for (int i = 0; i < SK_N_EXPOSED; i++) {
+        double part = 100 * p->exposed_by[i] / p->seconds;
+        if (part < shown) continue;
+        sk_out_add(&o, "%s%s %.1f", o.n ? " · " : " (", sk_exposed_name(&s->setup->layout.mesh, i),
+                   part);
+    }
+    if (o.n) sk_out_add(&o, ")");
+    return sk_or_empty(o.s);
+}
+
 static const char *const columns[] = {"class",  "ranks",      "first_rank", "stage",  "step_s",
                                       "busy_s", "exposed_s",  "bubble_s",   "bubble", "exposed_pct",
                                       "flops",  "sent_bytes", "mem_bytes",  "tok_s",  "mfu"};
 enum { COLS = sizeof columns / sizeof *columns };
+
+/* Exposed seconds by axis stand behind the columns; of the memory, if there are any. */
+static const char *exposed_name(const simulation *s, int i)
+{
+    if (i == SK_EXPOSED_MEMORY && s->simulated.exposed_by[i] <= 0) return NULL;
+    return sk_exposed_name(&s->setup->layout.mesh, i);
+}
+
+static int head_of(const simulation *s, const char **head)
+{
+    int n = COLS;
+    memcpy(head, columns, sizeof columns);
+    for (int i = 0; i < SK_N_EXPOSED; i++) {
+        const char *name = exposed_name(s, i);
+        if (name) head[n++] = sk_print(s->arena, "exposed_%s_s", name);
+    }
+    return n;
+}
+
+static void add_exposed(const simulation *s, const double *by, const char **cell)
+{
+    for (int i = 0; i < SK_N_EXPOSED; i++)
+        if (exposed_name(s, i)) *cell++ = sk_print(s->arena, "%.9g", by[i]);
+}
 
 /* `bubble` is over the work, so that a pipeline's is (p-1)/m. */
 static void add_row(sk_table *t, const simulation *s, const char *name, const sk_simulated_rank *r,
@@ -233,21 +277,23 @@ static void add_row(sk_table *t, const simulation *s, const char *name, const sk
     sk_arena *a = t->arena;
     double step = s->simulated.seconds;
     bool works = !r->program || !sk_idle(r->program); /* the row of all has none */
-    const char *cells[COLS] = {name,
-                               sk_print(a, "%d", r->ranks),
-                               sk_print(a, "%d", r->rank),
-                               sk_print(a, "%d", r->stage),
-                               sk_print(a, "%.9g", step),
-                               sk_print(a, "%.9g", r->busy),
-                               sk_print(a, "%.9g", r->exposed),
-                               sk_print(a, "%.9g", r->bubble),
-                               sk_print(a, "%.9g", r->busy > 0 ? r->bubble / r->busy : 0),
-                               sk_print(a, "%.4g", step > 0 ? 100 * r->exposed / step : 0),
-                               sk_print(a, "%.9g", flops),
-                               sk_print(a, "%lld", (long long)wire),
-                               sk_print(a, "%lld", (long long)memory),
-                               sk_print(a, "%.6g", step > 0 ? tokens(s) / step : 0),
-                               works ? sk_print(a, "%.4g", mfu(s)) : ""};
+    const char *cells[COLS + SK_N_EXPOSED] = {
+        name,
+        sk_print(a, "%d", r->ranks),
+        sk_print(a, "%d", r->rank),
+        sk_print(a, "%d", r->stage),
+        sk_print(a, "%.9g", step),
+        sk_print(a, "%.9g", r->busy),
+        sk_print(a, "%.9g", r->exposed),
+        sk_print(a, "%.9g", r->bubble),
+        sk_print(a, "%.9g", r->busy > 0 ? r->bubble / r->busy : 0),
+        sk_print(a, "%.4g", step > 0 ? 100 * r->exposed / step : 0),
+        sk_print(a, "%.9g", flops),
+        sk_print(a, "%lld", (long long)wire),
+        sk_print(a, "%lld", (long long)memory),
+        sk_print(a, "%.6g", step > 0 ? tokens(s) / step : 0),
+        works ? sk_print(a, "%.4g", mfu(s)) : ""};
+    add_exposed(s, r->exposed_by, cells + COLS);
     sk_table_add(t, cells);
 }
 
@@ -264,12 +310,14 @@ static int64_t fullest(const simulation *s)
 static sk_status table(const simulation *s, const char *format)
 {
     const sk_simulation *p = &s->simulated;
-    sk_table t = {.arena = s->arena, .head = columns, .n_cols = COLS};
+    const char *head[COLS + SK_N_EXPOSED];
+    sk_table t = {.arena = s->arena, .head = head, .n_cols = head_of(s, head)};
     sk_simulated_rank all = {.ranks = s->setup->n_ranks,
                              .stage = -1,
                              .busy = p->busy,
                              .exposed = p->exposed,
                              .bubble = p->bubble};
+    memcpy(all.exposed_by, p->exposed_by, sizeof all.exposed_by);
     add_row(&t, s, "all", &all, p->flops, p->wire, fullest(s));
     for (int i = 0; i < p->n; i++)
         add_row(&t, s, sk_print(s->arena, "%d", i), &p->v[i], p->v[i].flops, p->v[i].wire,
@@ -329,9 +377,9 @@ static void summary(const simulation *s, const char *idle)
     else
         printf("step      %.6g s · %.4g tok/s · mfu %.1f %%\n", p->seconds, tokens(s) / step,
                100 * mfu(s));
-    printf(
-        "time      busy %.1f %% · exposed %.1f %% · bubble %.1f %% of the step (mean of ranks)\n",
-        100 * p->busy / step, 100 * p->exposed / step, 100 * p->bubble / step);
+    printf("time      busy %.1f %% · exposed %.1f %%%s · bubble %.1f %% of the step (mean of "
+           "ranks)\n",
+           100 * p->busy / step, 100 * p->exposed / step, exposed_text(s), 100 * p->bubble / step);
     traffic(s);
     if (p->copied > 0)
         printf("copies    %.4g s between memories, %.1f %% of it overlapped with work (mean of "
@@ -375,6 +423,14 @@ static sk_status find_machine(simulation *s, const char *cluster, const char **w
     return sk_machine_default_on(a, here ? NULL : cluster, gpu, &s->machine, warning);
 }
 
+static sk_status slow_down(sk_machine *m, const sk_conf_rest *rest)
+{
+    for (int i = 0; i < rest->n_given; i++)
+        if (!strcmp(rest->given[i].name, "slow"))
+            SK_TRY(sk_topology_slow(&m->topology, rest->given[i].value));
+    return SK_OK;
+}
+
 static sk_status run(sk_arena *a, int argc, char **argv)
 {
     simulation s = {.arena = a, .job = sk_new(a, sk_job), .setup = sk_new(a, sk_setup)};
@@ -391,6 +447,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     SK_TRY(check_tables(&s, &rest));
     SK_TRY(find_machine(&s, cluster, &warning));
     if (warning) fprintf(stderr, "skein: %s\n", warning);
+    SK_TRY(slow_down(&s.machine, &rest));
     if (slower_than_told(&s.machine, s.job))
         fprintf(
             stderr,

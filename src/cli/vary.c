@@ -16,13 +16,31 @@ static void place(const sk_vary *v, int row, int *at)
     }
 }
 
-static sk_status simulate(const sk_vary *v, sk_vary_row *r)
+/* Axes along which some row has exposed time; their names outlive the row's job. */
+static void note_axes(sk_vary *v, sk_vary_step *s)
+{
+    for (int i = 0; i < SK_N_EXPOSED; i++) {
+        int k = 0;
+        if (s->exposed_by[i] <= 0) s->exposed_name[i] = NULL;
+        if (!s->exposed_name[i]) continue;
+        while (k < v->n_exposed && strcmp(v->exposed[k], s->exposed_name[i])) k++;
+        if (k == SK_VARY_AXES) {
+            s->exposed_name[i] = NULL;
+            continue;
+        }
+        if (k == v->n_exposed) v->exposed[v->n_exposed++] = sk_strdup(v->arena, s->exposed_name[i]);
+        s->exposed_name[i] = v->exposed[k];
+    }
+}
+
+static sk_status simulate(sk_vary *v, sk_vary_row *r)
 {
     sk_arena tmp = {0};
     sk_job *job = sk_new(&tmp, sk_job);
     sk_machine *m = sk_new(&tmp, sk_machine);
     sk_status st = sk_vary_job(&tmp, v, r, job, m);
     if (!st) st = sk_vary_step_of(&tmp, job, m, &r->step);
+    if (!st) note_axes(v, &r->step);
     if (st) r->refused = sk_strdup(v->arena, sk_error_line());
     sk_arena_end(&tmp);
     return st;
@@ -85,7 +103,10 @@ static const char *bound_of(const sk_vary_step *s)
 static const char *const measures[] = {"ranks",       "step_s",     "tok_s_rank", "mfu",
                                        "exposed_pct", "bubble_pct", "mem_bytes",  "fits",
                                        "bound",       "usd_mtok"};
-enum { MEASURES = sizeof measures / sizeof *measures, COLS = SK_VARY_NAMES + MEASURES + 2 };
+enum {
+    MEASURES = sizeof measures / sizeof *measures,
+    COLS = SK_VARY_NAMES + MEASURES + SK_VARY_AXES + 2
+};
 
 /* Are ranks one of the names?  Then they are no measure. */
 static bool has_ranks(const sk_vary *v)
@@ -101,8 +122,19 @@ static int head_of(const sk_vary *v, const char **head)
     for (int i = 0; i < v->n; i++) head[c++] = v->v[i].name;
     for (int i = has_ranks(v); i < MEASURES; i++) head[c++] = measures[i];
     if (v->scaling) head[c++] = "efficiency";
+    for (int i = 0; i < v->n_exposed; i++)
+        head[c++] = sk_print(v->arena, "exposed_%s_pct", v->exposed[i]);
     head[c++] = "refused";
     return c;
+}
+
+/* Per cent of the step; a layout without that axis has none. */
+static const char *exposed_cell(const sk_vary *v, const sk_vary_step *s, const char *name)
+{
+    for (int i = 0; i < SK_N_EXPOSED; i++)
+        if (s->exposed_name[i] && !strcmp(s->exposed_name[i], name))
+            return sk_print(v->arena, "%.4g", 100 * s->exposed_by[i] / s->seconds);
+    return "0";
 }
 
 static void add_step(const sk_vary *v, const sk_vary_row *r, const char **cell)
@@ -120,6 +152,7 @@ static void add_step(const sk_vary *v, const sk_vary_row *r, const char **cell)
     *cell++ = bound_of(s);
     *cell++ = s->dollars > 0 ? sk_print(a, "%.4g", s->dollars) : "";
     if (v->scaling) *cell++ = sk_print(a, "%.4g", r->efficiency);
+    for (int i = 0; i < v->n_exposed; i++) *cell++ = exposed_cell(v, s, v->exposed[i]);
 }
 
 static void add_row(const sk_vary *v, sk_table *t, const sk_vary_row *r)

@@ -15,9 +15,9 @@
 #define SK_CLI_VARY_H
 
 #include "cli/argv.h"
-#include "plan/machine.h"
+#include "plan/simulator.h"
 
-enum { SK_VARY_NAMES = 8, SK_VARY_VALUES = 64, SK_VARY_ROWS = 4096 };
+enum { SK_VARY_NAMES = 8, SK_VARY_VALUES = 64, SK_VARY_ROWS = 4096, SK_VARY_AXES = 24 };
 
 typedef enum sk_vary_kind { SK_VARY_WORD, SK_VARY_RANKS, SK_VARY_KEY, SK_VARY_NUMBER } sk_vary_kind;
 
@@ -31,7 +31,9 @@ typedef struct sk_variable {
 /* A simulated step. */
 typedef struct sk_vary_step {
     int ranks;
-    double seconds, busy, exposed, bubble; /* the last three: mean over ranks */
+    double seconds, busy, exposed, bubble; /* the last three, and the next: mean over ranks */
+    double exposed_by[SK_N_EXPOSED];
+    const char *exposed_name[SK_N_EXPOSED]; /* NULL: the layout has no such axis */
     double tokens, mfu;
     double dollars; /* for a million tokens; 0: the machine has no price */
     int64_t bytes;  /* of the rank that needs the most */
@@ -54,8 +56,10 @@ typedef struct sk_vary {
     const sk_machine *machine;
     sk_variable v[SK_VARY_NAMES];
     int n, n_rows;
-    bool scaling, weak; /* --scaling; weak: train.batch grows with the ranks */
-    sk_vary_row *rows;  /* the last variable goes fastest */
+    bool scaling, weak;                /* --scaling; weak: train.batch grows with the ranks */
+    sk_vary_row *rows;                 /* the last variable goes fastest */
+    const char *exposed[SK_VARY_AXES]; /* names of axes of all rows */
+    int n_exposed;
 } sk_vary;
 
 /* All of it: reads the options, prints the table, draws.  `machine` is that of --cluster, and the

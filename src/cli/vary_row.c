@@ -177,6 +177,9 @@ static void fill(const sk_setup *s, const sk_machine *m, const sk_simulated_step
                           .busy = sim->busy,
                           .exposed = sim->exposed,
                           .bubble = sim->bubble};
+    memcpy(out->exposed_by, sim->exposed_by, sizeof out->exposed_by);
+    for (int i = 0; i < SK_N_EXPOSED; i++)
+        out->exposed_name[i] = sk_exposed_name(&s->layout.mesh, i);
     out->tokens =
         (double)s->job->batch * (sk_graph_is_sequences(&s->graph) ? (double)s->job->seq : 1);
     if (peak > 0 && sim->seconds > 0) out->mfu = s->flops / sim->seconds / peak;

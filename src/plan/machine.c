@@ -32,7 +32,8 @@ typedef enum form {
     ATTENTION,
     BETWEEN,
     ATTENTION_AT,
-    OP
+    OP,
+    TOPOLOGY
 } form;
 
 typedef struct key {
@@ -109,6 +110,12 @@ static const key keys[] = {
     {"preemptible_price", SPEED, AT(upkeep.preemptible_price), 1e-9, 1e9},
     {"watts", SPEED, AT(upkeep.watts), 1e-3, 1e6},
     {"idle_watts", SPEED, AT(upkeep.idle_watts), 1e-3, 1e6},
+    {"slow", TOPOLOGY, 0, 0, 0},
+    {"unlike", TOPOLOGY, 0, 0, 0},
+    {"rails", TOPOLOGY, 0, 0, 0}, /* before the levels above them */
+    {"level", TOPOLOGY, 0, 0, 0},
+    {"torus", TOPOLOGY, 0, 0, 0},
+    {"dragonfly", TOPOLOGY, 0, 0, 0},
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
 
@@ -165,6 +172,8 @@ static bool set(sk_machine *m, const key *k, const char *value)
         return sk_machine_add_attention_at(m, value);
     case OP:
         return sk_machine_add_op(m, value);
+    case TOPOLOGY:
+        return sk_topology_set(&m->topology, k->name, value);
     case COLLS:
         m->chosen = !strcmp(value, "chosen");
         m->nccl = !strcmp(value, "nccl");
@@ -189,6 +198,7 @@ static const char *needed(const key *k, char *text, size_t n)
     if (k->form == SCORES) return "flash or memory";
     if (k->form == ENGINE) return "a profile (skein, megatron-2021, nemo, fsdp ...)";
     if (k->form == BETWEEN) return "'HOSTS BYTES RATE', at most 32 times,";
+    if (k->form == TOPOLOGY) return sk_topology_needed(k->name);
     if (k->form == PRODUCT) return "'TYPE M N K FLOPS' and perhaps BATCH, at most 192 times,";
     if (k->form == ATTENTION_AT) return "'TYPE WIDTH KEYS FORWARD BACKWARD', at most 48 times,";
     if (k->form == OP) return "'NAME TYPE BYTES SECONDS', at most 384 times,";
@@ -290,6 +300,7 @@ static sk_status complete(const char *path, const sk_machine *m)
                           : m->ranks_per_host < INT_MAX && m->costs.between.beta <= 0
                               ? "rate_between"
                               : NULL;
+    SK_TRY(sk_topology_check(&m->topology, path));
     if (!missing && m->costs.far > 0 && m->costs.far < m->costs.cache)
         return sk_fail(SK_ECONF,
                        "%s: 'far' is %lld and 'cache' %lld; what is far begins behind the cache, "
@@ -417,6 +428,9 @@ static void write_key(sk_out *o, const sk_machine *m, const key *k)
         return;
     case OP:
         sk_machine_write_ops(o, m);
+        return;
+    case TOPOLOGY:
+        sk_topology_write(o, &m->topology, k->name);
         return;
     case COLLS:
         sk_out_add(o, "%s: %s\n", k->name,

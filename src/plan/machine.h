@@ -98,6 +98,9 @@
  *     preemptible_price: 1.1
  *     watts: 700                of a rank that trains, and of one that does not; 0: watts
  *     idle_watts: 100
+ *     slow: 3@1.2               ranks and hosts that are not as the others (plan/topology.h)
+ *     unlike: 3 flops 5e14
+ *     level: 32 over 2          how hosts are connected: also rails, torus, dragonfly
  *
  * `h100-8:nemo` is a machine with an engine's profile: sk_engines has them.
  *
@@ -114,6 +117,7 @@
 
 #include "coll/choose.h"
 #include "kernel/kernel_shape.h"
+#include "plan/topology.h"
 
 #include <stdbool.h>
 
@@ -197,6 +201,7 @@ typedef struct sk_machine {
     sk_kernel_rates kernels;
     sk_engine engine;
     sk_upkeep upkeep;
+    sk_topology topology;
     bool overlap;
     bool ring;   /* always */
     bool chosen; /* as frozen in the program */

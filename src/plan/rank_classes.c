@@ -1,14 +1,21 @@
 /* rank_classes.c - partition refinement over the mesh. */
 #include "plan/rank_classes.h"
 #include "base/hash.h"
+#include "program/class_program.h"
 
 #include <string.h>
 
 static uint64_t mix(uint64_t h, uint64_t x) { return sk_hash(h, &x, sizeof x); }
 
+typedef struct peers { /* whom the programs of a shape exchange messages with, once each */
+    int *v, n, cap;
+} peers;
+
 typedef struct refinement {
+    const sk_ranks_in *in;
     const sk_layout *l;
     const sk_machine *m;
+    peers *peers;         /* by shape */
     int n, size;          /* ranks; places in the hash table, a power of two */
     uint64_t *now, *next; /* hashes of the ranks: what each has seen so far */
     uint64_t *keys;       /* hash table: marks seen */
@@ -60,6 +67,46 @@ static void mark_groups(refinement *f, int axis, int stride, int members)
     }
 }
 
+/* --- messages --- */
+
+static void add_peer(sk_arena *a, peers *p, int peer)
+{
+    for (int i = 0; i < p->n; i++)
+        if (p->v[i] == peer) return;
+    *(int *)sk_push(a, p) = peer;
+}
+
+static void find_peers(sk_arena *a, const sk_program *p, peers *out)
+{
+    for (int i = 0; i < p->insts.n; i++) {
+        sk_act act = p->insts.v[i].act;
+        if (act == SK_DO_SEND || act == SK_DO_RECV || act == SK_DO_SENT)
+            add_peer(a, out, p->insts.v[i].peer);
+    }
+}
+
+static void find_all_peers(sk_arena *a, refinement *f)
+{
+    int shapes = 0;
+    for (int r = 0; r < f->n; r++)
+        if (f->in->shape_of[r] >= shapes) shapes = f->in->shape_of[r] + 1;
+    f->peers = sk_many(a, peers, shapes);
+    for (int i = 0; i < shapes; i++) find_peers(a, f->in->programs[i], &f->peers[i]);
+}
+
+/* Peers in the order of the program, which ranks of a shape share. */
+static void mark_peers(refinement *f)
+{
+    for (int r = 0; r < f->n; r++) {
+        int shape = f->in->shape_of[r];
+        for (int i = 0; i < f->peers[shape].n; i++) {
+            int peer = sk_program_peer(f->in->programs[shape], r, f->peers[shape].v[i]);
+            bool here = r / f->m->ranks_per_host == peer / f->m->ranks_per_host;
+            f->next[r] = mix(mix(f->next[r], f->now[peer]), here);
+        }
+    }
+}
+
 static void round_of(refinement *f)
 {
     const sk_mesh *m = &f->l->mesh;
@@ -70,21 +117,25 @@ static void round_of(refinement *f)
         if (a == f->l->shard_axis && f->l->copy > 1) mark_groups(f, a, stride, f->l->copy);
         stride *= m->size[a];
     }
+    mark_peers(f);
     uint64_t *swap = f->now;
     f->now = f->next;
     f->next = swap;
 }
 
-int sk_rank_classes(const sk_layout *l, const int *shape_of, const sk_machine *m, int *class_of)
+int sk_rank_classes(const sk_ranks_in *in, int *class_of)
 {
     sk_arena tmp = {0};
-    refinement f = {.l = l, .m = m, .n = sk_mesh_ranks(&l->mesh), .size = 16};
+    const sk_layout *l = &in->programs[0]->layout;
+    refinement f = {.in = in, .l = l, .m = in->machine, .n = sk_mesh_ranks(&l->mesh), .size = 16};
     while (f.size < 2 * f.n) f.size *= 2;
     f.now = sk_many(&tmp, uint64_t, f.n);
     f.next = sk_many(&tmp, uint64_t, f.n);
     f.keys = sk_many(&tmp, uint64_t, f.size);
     f.ids = sk_many(&tmp, int, f.size);
-    for (int r = 0; r < f.n; r++) f.now[r] = mix(0, (uint64_t)shape_of[r]);
+    find_all_peers(&tmp, &f);
+    for (int r = 0; r < f.n; r++)
+        f.now[r] = mix(in->marks ? in->marks[r] : 0, (uint64_t)in->shape_of[r]);
     for (int before = 0, n = number(&f, f.now, class_of); n != before;) {
         before = n;
         round_of(&f);

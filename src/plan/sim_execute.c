@@ -8,20 +8,21 @@
 #include "plan/launch_kind.h"
 #include "plan/sim_state.h"
 #include "program/acts.h"
+#include "program/class_program.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The real rank that a message goes to or comes from: it has the same distance from w as `peer` has
- * from the rank whose program this is. */
-static int partner(const sk_sim *k, const sk_sim_rank *w, int peer)
+/* The real rank that a message goes to or comes from. */
+static int partner(const sk_sim_rank *w, int peer) { return sk_program_peer(w->p, w->rank, peer); }
+
+/* The first axis along which another rank is elsewhere. */
+static int axis_to(const sk_sim_rank *w, int other)
 {
-    const sk_mesh *m = &k->l->mesh;
-    int coord[SK_MAX_AXES];
-    sk_mesh_coords(m, peer, coord);
-    for (int a = 0; a < m->n; a++)
-        coord[a] = (coord[a] - w->p->coord[a] + w->coord[a] + m->size[a]) % m->size[a];
-    return sk_mesh_rank(m, coord);
+    int coord[SK_MAX_AXES], axis = 0;
+    sk_mesh_coords(&w->p->layout.mesh, other, coord);
+    while (axis < w->p->layout.mesh.n - 1 && coord[axis] == w->coord[axis]) axis++;
+    return axis;
 }
 
 static sk_sim_channel *channel_to(sk_sim *k, sk_sim_rank *from, int to)
@@ -46,53 +47,60 @@ static double unit_cost(sk_sim_rank *w, const sk_inst *in)
     return in->work == SK_WORK_B ? 2 : 1;
 }
 
-static double compute(const sk_sim *k, const sk_program *p, int pc, bool *stream)
+static double compute(const sk_machine *m, const sk_program *p, int pc, bool *stream)
 {
     const sk_inst *in = &p->insts.v[pc];
     if (in->shape.kind != SK_KERNEL_STREAM) *stream = false;
-    return sk_machine_compute(k->m, &in->shape, sk_inst_work(p, in), p->threads);
+    return sk_machine_compute(m, &in->shape, sk_inst_work(p, in), p->threads);
 }
 
 /* Of a kernel that executes all instructions of a launch. */
-static double launch_cost(const sk_sim *k, const sk_program *p, const sk_launch_plan *l)
+static double launch_cost(const sk_machine *m, const sk_program *p, const sk_launch_plan *l)
 {
     double sum = 0;
     bool stream = true;
-    for (int i = 0; i < l->n; i++) sum += compute(k, p, l->by ? l->pcs[i] : l->at + i, &stream);
-    return sk_machine_kernel(k->m, sum, sk_launch_bytes(p, l), stream);
+    for (int i = 0; i < l->n; i++) sum += compute(m, p, l->by ? l->pcs[i] : l->at + i, &stream);
+    return sk_machine_kernel(m, sum, sk_launch_bytes(p, l), stream);
 }
 
 /* A launch without products and attention, by what such were measured to take; below 0: none was. */
-static double measured(const sk_sim *k, const sk_program *p, int pc)
+static double measured(const sk_machine *m, const sk_program *p, int pc)
 {
     sk_launch_kind of;
-    if (!k->m->kernels.n_ops || sk_act_row_of(&p->insts.v[pc])->moves) return -1;
+    if (!m->kernels.n_ops || sk_act_row_of(&p->insts.v[pc])->moves) return -1;
     if (!sk_launch_kind_of(p, pc, &of) || of.n_shaped || !of.bytes) return -1;
-    return sk_machine_op(k->m, of.name, of.type, of.bytes, p->threads);
+    return sk_machine_op(m, of.name, of.type, of.bytes, p->threads);
 }
 
-static double cost(const sk_sim *k, sk_sim_rank *w, const sk_inst *in)
+static double price(const sk_machine *m, const sk_program *p, int pc)
 {
+    const sk_inst *in = &p->insts.v[pc];
+    const sk_launch_plan *l = sk_launch_of(p, pc);
     bool stream = true;
-    if (k->m->unit) return unit_cost(w, in);
-    if (w->seconds) return sk_inst_share(in) * w->seconds[w->pc];
-    const sk_launch_plan *l = sk_launch_of(w->p, w->pc);
-    if (l && l->at != w->pc) return 0; /* paid for where the launch stands */
-    if (!l && in->in[0] >= 0 && w->p->bufs.v[in->in[0]].placement == SK_HOST)
-        return sk_machine_host(k->m, sk_inst_bytes(w->p, in));
-    double was = measured(k, w->p, w->pc);
+    if (l && l->at != pc) return 0; /* paid for where the launch stands */
+    if (!l && in->in[0] >= 0 && p->bufs.v[in->in[0]].placement == SK_HOST)
+        return sk_machine_host(m, sk_inst_bytes(p, in));
+    double was = measured(m, p, pc);
     if (was >= 0) return sk_inst_share(in) * was;
-    if (l) return sk_inst_share(in) * launch_cost(k, w->p, l); /* all are of the same updates */
-    double seconds = compute(k, w->p, w->pc, &stream);
-    return sk_inst_share(in) * sk_machine_kernel(k->m, seconds, sk_inst_bytes(w->p, in), stream);
+    if (l) return sk_inst_share(in) * launch_cost(m, p, l); /* all are of the same updates */
+    double seconds = compute(m, p, pc, &stream);
+    return sk_inst_share(in) * sk_machine_kernel(m, seconds, sk_inst_bytes(p, in), stream);
+}
+
+static double cost(sk_sim_rank *w, const sk_inst *in)
+{
+    if (w->m->unit) return w->slow * unit_cost(w, in);
+    if (w->seconds) return w->slow * sk_inst_share(in) * w->seconds[w->pc];
+    if (w->prices[w->pc] < 0) w->prices[w->pc] = price(w->m, w->p, w->pc);
+    return w->slow * w->prices[w->pc];
 }
 
 /* A kernel begins when the thread of the host has launched it and the one before is over.  A GPU's
  * program with copies between memories is no graph: the host launches its kernels one by one. */
-static void begin(const sk_sim *k, sk_sim_rank *w, double cost)
+static void begin(sk_sim_rank *w, double cost)
 {
-    double each = k->m->engine.host_launch, late;
-    if (each <= 0 && w->p->gpu && w->p->n_copies) each = k->m->issue;
+    double each = w->m->engine.host_launch, late;
+    if (each <= 0 && w->p->gpu && w->p->n_copies) each = w->m->issue;
     if (each <= 0 || cost <= 0) return;
     w->host += each;
     late = fmax(w->host - w->now, 0);
@@ -102,26 +110,27 @@ static void begin(const sk_sim *k, sk_sim_rank *w, double cost)
 
 /* --- instructions --- */
 
-static void work(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
+static void work(sk_sim_rank *w, const sk_inst *in)
 {
-    double c = cost(k, w, in);
+    double c = cost(w, in);
     w->out->flops += in->flops * sk_inst_share(in);
     if (in->background) {
         w->updating = fmax(w->updating, w->now) + c;
         return;
     }
-    begin(k, w, c);
+    begin(w, c);
     w->now += c;
     w->out->busy += c;
 }
 
 /* The clock of w goes on to `end`.  The other members came at `ready`, and bytes moved from then
  * on: only that time is exposed communication, the wait before it is part of the bubble. */
-static void wait_for(sk_sim_rank *w, double ready, double end)
+static void wait_for(sk_sim_rank *w, int along, double ready, double end)
 {
     double skew = fmin(fmax(ready - w->now, 0), fmax(end - w->now, 0));
     if (end <= w->now) return;
     w->out->exposed += end - w->now - skew;
+    w->out->exposed_by[along] += end - w->now - skew;
     w->now = end;
 }
 
@@ -156,18 +165,18 @@ static double call_cost(const sk_sim *k, const sk_sim_group *c, const sk_call_pl
 {
     double seconds = INFINITY;
     sk_coll_ask ask = ask_of(c, plan);
+    const sk_machine *m = sk_network_call(&k->network, c->group, plan->kind, c->rank);
     if (k->in->calls && plan->algorithm < 0 && !plan->common && c->reach.hosts < 2)
         seconds = sk_call_seconds(k->in->calls, plan->kind, c->reach.n, bytes);
     if (seconds >= 0 && isfinite(seconds)) return seconds;
     seconds = INFINITY;
-    if (k->m->unit || !k->m->chosen || plan->algorithm < 0)
-        return sk_machine_coll(k->m, plan->kind, bytes, c->reach);
+    if (m->unit || !m->chosen || plan->algorithm < 0)
+        return sk_machine_coll(m, plan->kind, bytes, c->reach);
     int how = plan->algorithm;
     if (!sk_coll_can(sk_coll_parts[how], &ask))
-        how = sk_choose(&k->m->costs, &ask, c->reach.hosts, plan->reduce, bytes, NULL);
-    if (how != SK_NO_CHOICE)
-        seconds = sk_call_price(&k->m->costs, how, &ask, c->reach.hosts, bytes);
-    return isfinite(seconds) ? seconds : sk_machine_coll(k->m, plan->kind, bytes, c->reach);
+        how = sk_choose(&m->costs, &ask, c->reach.hosts, plan->reduce, bytes, NULL);
+    if (how != SK_NO_CHOICE) seconds = sk_call_price(&m->costs, how, &ask, c->reach.hosts, bytes);
+    return isfinite(seconds) ? seconds : sk_machine_coll(m, plan->kind, bytes, c->reach);
 }
 
 /* In a step on average, as ranks have it: each member's bytes are whole. */
@@ -185,7 +194,7 @@ static void announce(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
     const sk_call_plan *plan = &w->p->calls.v[in->call];
     sk_sim_group *c = &k->groups[w->group[plan->group]];
     int seq = w->posted[plan->group]++;
-    work(k, w, in);
+    work(w, in);
     while (c->calls.n <= seq) (void)sk_push(k->arena, &c->calls);
     sk_sim_call *m = &c->calls.v[seq];
     m->ready = fmax(m->ready, w->now);
@@ -230,19 +239,21 @@ static bool finish(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
     }
     note_moving(w, begin, end);
     if (k->m->overlap) share_device(k, w, begin, end);
-    wait_for(w, m->ready, end);
+    int axis = sk_group_axis(w->p, group);
+    wait_for(w, axis < 0 ? SK_EXPOSED_WORLD : axis, m->ready, end);
     use_core(k, w, c->reach.n, c->reach.hosts < 2, m->cost);
     return true;
 }
 
 static void send(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 {
-    int to = partner(k, w, in->peer);
+    int to = partner(w, in->peer);
     sk_sim_channel *q = channel_to(k, w, k->at[to]);
     bool one_host = w->rank / k->m->ranks_per_host == to / k->m->ranks_per_host;
-    work(k, w, in);
+    work(w, in);
     double free = q->n ? fmax(w->now, q->v[q->n - 1].arrived) : w->now;
-    double took = sk_machine_send(k->m, w->p->bufs.v[in->in[0]].bytes, one_host);
+    const sk_machine *m = sk_network_message(&k->network, w->rank, to);
+    double took = sk_machine_send(m, w->p->bufs.v[in->in[0]].bytes, one_host);
     *(sk_sim_message *)sk_push(k->arena, q) =
         (sk_sim_message){.sent = w->now, .arrived = free + took};
     k->out->wire_sends += in->wire * w->out->ranks;
@@ -250,15 +261,16 @@ static void send(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 
 static bool receive(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 {
-    int from = partner(k, w, in->peer);
+    int from = partner(w, in->peer);
     sk_sim_channel *q = channel_to(k, &k->w[k->at[from]], (int)(w - k->w));
     bool one_host = w->rank / k->m->ranks_per_host == from / k->m->ranks_per_host;
     if (q->taken == q->n) return false;
     sk_sim_message *m = &q->v[q->taken++];
-    double took = sk_machine_send(k->m, w->p->bufs.v[in->out[0]].bytes, one_host);
+    const sk_machine *met = sk_network_message(&k->network, from, w->rank);
+    double took = sk_machine_send(met, w->p->bufs.v[in->out[0]].bytes, one_host);
     double end = k->m->overlap ? m->arrived : fmax(m->sent, w->now) + took;
     note_moving(w, end - took, end);
-    wait_for(w, m->sent, end);
+    wait_for(w, axis_to(w, from), m->sent, end);
     if (k->m->engine.host_waits) w->host = fmax(w->host, w->now);
     use_core(k, w, 1, one_host, took);
     m->taken = w->now;
@@ -267,18 +279,18 @@ static bool receive(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 
 static bool sent(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 {
-    sk_sim_channel *q = channel_to(k, w, k->at[partner(k, w, in->peer)]);
+    sk_sim_channel *q = channel_to(k, w, k->at[partner(w, in->peer)]);
     if (q->taken < in->sent) return false;
-    if (in->sent) wait_for(w, INFINITY, q->v[in->sent - 1].taken);
+    if (in->sent) wait_for(w, SK_EXPOSED_WORLD, INFINITY, q->v[in->sent - 1].taken);
     return true;
 }
 
 /* Copies between memories go one after the other, beside everything else. */
-static void begin_copy(const sk_sim *k, sk_sim_rank *w, const sk_inst *in)
+static void begin_copy(sk_sim_rank *w, const sk_inst *in)
 {
     const sk_buffer *from = &w->p->bufs.v[in->in[0]], *to = &w->p->bufs.v[in->out[0]];
     bool file = from->placement == SK_FILE || to->placement == SK_FILE;
-    double took = sk_machine_copy(k->m, from->bytes, file);
+    double took = sk_machine_copy(w->m, from->bytes, file);
     w->copying = fmax(w->copying, w->now) + took;
     w->copied[2 * in->copy] = w->copying - took;
     w->copied[2 * in->copy + 1] = w->copying;
@@ -290,7 +302,7 @@ static void end_copy(sk_sim_rank *w, const sk_inst *in)
     const double *at = &w->copied[2 * in->copy];
     double before = w->now;
     note_moving(w, at[0], at[1]);
-    wait_for(w, w->now, at[1]);
+    wait_for(w, SK_EXPOSED_MEMORY, w->now, at[1]);
     w->out->uncovered += w->now - before;
 }
 
@@ -317,16 +329,16 @@ static bool step(sk_sim *k, sk_sim_rank *w)
         went = sent(k, w, in);
         break;
     case SK_DO_JOIN:
-        wait_for(w, w->now, w->updating);
+        wait_for(w, SK_EXPOSED_MEMORY, w->now, w->updating);
         break;
     case SK_DO_COPY:
-        begin_copy(k, w, in);
+        begin_copy(w, in);
         break;
     case SK_DO_COPIED:
         end_copy(w, in);
         break;
     default:
-        work(k, w, in);
+        work(w, in);
     }
     if (!went) return false;
     if (w->out->times) {

@@ -5,6 +5,7 @@
 #ifndef SK_PLAN_SIM_STATE_H
 #define SK_PLAN_SIM_STATE_H
 
+#include "plan/network.h"
 #include "plan/simulator.h"
 
 typedef struct sk_sim_call { /* one collective of a group */
@@ -16,6 +17,7 @@ typedef struct sk_sim_call { /* one collective of a group */
 
 typedef struct sk_sim_group { /* a group, or all groups whose members are of the same classes */
     int group, members;       /* members: simulated ranks */
+    int rank;                 /* a real one of them */
     int64_t places;           /* real ranks in all of these groups */
     sk_reach reach;
     const sk_links *links; /* of these members; NULL: those of a kind are alike */
@@ -40,6 +42,8 @@ typedef struct sk_sim_channel { /* messages to one rank */
 
 typedef struct sk_sim_rank {
     const sk_program *p;
+    const sk_machine *m; /* as its host is */
+    double slow;         /* how many times as long its work takes */
     sk_simulated_rank *out;
     int rank, pc, end;
     int coord[SK_MAX_AXES];
@@ -52,12 +56,14 @@ typedef struct sk_sim_rank {
         int n, cap;
     } channels;
     const double *seconds; /* by instruction, measured; NULL: priced */
-    double core;           /* seconds of a core that its calls on the host took */
-    double between;        /* seconds of its calls on links between hosts */
-    double updating;       /* when the newest update of the background worker is over */
-    double copying;        /* when the newest copy between memories is over */
-    double *copied;        /* by copy: when it began and was over */
-    int *charged; /* unit machine: [SK_N_WORKS * layer + work] -> 1 + micro last paid for */
+    double *prices;  /* by instruction, of all ranks with this program and machine; below 0: not
+                        yet known */
+    double core;     /* seconds of a core that its calls on the host took */
+    double between;  /* seconds of its calls on links between hosts */
+    double updating; /* when the newest update of the background worker is over */
+    double copying;  /* when the newest copy between memories is over */
+    double *copied;  /* by copy: when it began and was over */
+    int *charged;    /* unit machine: [SK_N_WORKS * layer + work] -> 1 + micro last paid for */
 } sk_sim_rank;
 
 typedef struct sk_sim {
@@ -70,6 +76,9 @@ typedef struct sk_sim {
     int *at; /* by real rank: the simulated one */
     sk_sim_group *groups;
     int n_groups;
+    sk_variants variants;
+    double **prices; /* by shape and variant */
+    sk_network network;
     sk_simulation *out;
 } sk_sim;
 

@@ -2,35 +2,12 @@
 #include "plan/simulator.h"
 #include "plan/rank_classes.h"
 #include "plan/sim_state.h"
+#include "base/hash.h"
 
 #include <math.h>
 #include <string.h>
 
 /* --- groups --- */
-
-/* The real ranks of a group of w, ascending.  The program may be that of another rank of the same
- * shape, so only coordinates count. */
-static int members(const sk_sim *k, const sk_sim_rank *w, int group, int *ranks)
-{
-    const sk_mesh *m = &k->l->mesh;
-    int coord[SK_MAX_AXES], n = 0;
-    const sk_group *g = &w->p->groups[group];
-    bool near = group == w->p->near && group;
-    int axis = sk_group_axis(w->p, group);
-    if (group == w->p->world) {
-        for (n = 0; n < k->n_ranks; n++) ranks[n] = n;
-        return n;
-    }
-    if (g->me < 0) return 0;
-    for (n = 0; n < g->n; n++) {
-        sk_mesh_coords(m, g->ranks[n], coord);
-        int here = near ? w->coord[axis] / g->n * g->n + n : coord[axis];
-        memcpy(coord, w->coord, sizeof coord);
-        coord[axis] = here;
-        ranks[n] = sk_mesh_rank(m, coord);
-    }
-    return n;
-}
 
 static void set_links(const sk_sim *k, const sk_program *p, const int *ranks, int n,
                       sk_sim_group *out)
@@ -48,7 +25,7 @@ static void set_links(const sk_sim *k, const sk_program *p, const int *ranks, in
 static void join(sk_sim *k, int at_rank, int group, int *first, int *ranks, int *seen)
 {
     sk_sim_rank *w = &k->w[at_rank];
-    int n = members(k, w, group, ranks), least = k->n, members = 0;
+    int n = sk_network_members(w->p, w->rank, group, ranks), least = k->n, members = 0;
     w->group[group] = -1;
     if (!n) return;
     for (int i = 0; i < n; i++) {
@@ -60,8 +37,10 @@ static void join(sk_sim *k, int at_rank, int group, int *first, int *ranks, int 
     int *slot = &first[group * k->n + least];
     if (!*slot) {
         *slot = ++k->n_groups;
-        k->groups[*slot - 1] = (sk_sim_group){
-            .group = group, .members = members, .reach = sk_machine_reach(k->m, ranks, n)};
+        k->groups[*slot - 1] = (sk_sim_group){.group = group,
+                                              .rank = w->rank,
+                                              .members = members,
+                                              .reach = sk_machine_reach(k->m, ranks, n)};
         set_links(k, w->p, ranks, n, &k->groups[*slot - 1]);
     }
     w->group[group] = *slot - 1;
@@ -88,16 +67,31 @@ static void join_all(sk_sim *k)
 
 /* --- setting up, adding up --- */
 
+static double *prices_of(sk_sim *k, int shape, int variant, int n)
+{
+    double **slot = &k->prices[shape * k->variants.machines.n + variant];
+    if (*slot) return *slot;
+    *slot = sk_many(k->arena, double, n);
+    for (int i = 0; i < n; i++) (*slot)[i] = -1;
+    return *slot;
+}
+
 static void open_rank(sk_sim *k, int i, int rank)
 {
     sk_sim_rank *w = &k->w[i];
     int shape = k->in->shape_of ? k->in->shape_of[rank] : rank;
     const sk_program *p = k->in->programs[shape];
     int end = p->n_train ? p->n_train : p->insts.n;
-    *w = (sk_sim_rank){.p = p, .out = &k->out->v[i], .rank = rank, .end = end};
+    *w = (sk_sim_rank){.p = p,
+                       .m = &k->variants.machines.v[k->variants.of[rank]],
+                       .slow = k->variants.slow[rank],
+                       .out = &k->out->v[i],
+                       .rank = rank,
+                       .end = end};
     sk_mesh_coords(&k->l->mesh, rank, w->coord);
     *w->out = (sk_simulated_rank){.program = p, .rank = rank, .stage = p->stage};
     w->seconds = k->in->seconds ? k->in->seconds[shape] : NULL;
+    w->prices = prices_of(k, shape, k->variants.of[rank], end);
     w->group = sk_many(k->arena, int, p->n_groups);
     w->posted = sk_many(k->arena, int, p->n_groups);
     w->done = sk_many(k->arena, int, p->n_groups);
@@ -108,15 +102,45 @@ static void open_rank(sk_sim *k, int i, int rank)
     w->out->moving = sk_many(k->arena, double, 2 * (int64_t)end);
 }
 
-static void open_ranks(sk_sim *k)
+static uint64_t *marks(const sk_sim *k)
 {
-    int *shape_of = sk_many(k->arena, int, k->n_ranks), opened = 0;
+    uint64_t *v = sk_many(k->arena, uint64_t, k->n_ranks);
+    for (int r = 0; r < k->n_ranks; r++) {
+        v[r] = sk_hash(v[r], &k->variants.of[r], sizeof *k->variants.of);
+        v[r] = sk_hash(v[r], &k->variants.slow[r], sizeof *k->variants.slow);
+        v[r] = sk_network_mark(&k->network, r, v[r]);
+    }
+    return v;
+}
+
+/* What each rank computes on and sends over, and its class. */
+static sk_status place_ranks(sk_sim *k)
+{
+    int *shape_of = sk_many(k->arena, int, k->n_ranks), shapes = 0;
     k->at = sk_many(k->arena, int, k->n_ranks);
     for (int r = 0; r < k->n_ranks; r++) {
         k->at[r] = r;
         shape_of[r] = k->in->shape_of ? k->in->shape_of[r] : r;
     }
-    k->n = k->in->by_class ? sk_rank_classes(k->l, shape_of, k->m, k->at) : k->n_ranks;
+    SK_TRY(sk_variants_make(k->arena, k->m, k->n_ranks, &k->variants));
+    sk_network_in net = {.machine = k->m,
+                         .variants = &k->variants,
+                         .programs = k->in->programs,
+                         .shape_of = shape_of,
+                         .n_ranks = k->n_ranks};
+    SK_TRY(sk_network_open(k->arena, &net, &k->network));
+    for (int r = 0; r < k->n_ranks; r++)
+        if (shape_of[r] >= shapes) shapes = shape_of[r] + 1;
+    k->prices = sk_many(k->arena, double *, (int64_t)shapes * k->variants.machines.n);
+    sk_ranks_in ranks = {
+        .programs = k->in->programs, .shape_of = shape_of, .machine = k->m, .marks = marks(k)};
+    k->n = k->in->by_class ? sk_rank_classes(&ranks, k->at) : k->n_ranks;
+    return SK_OK;
+}
+
+static void open_ranks(sk_sim *k)
+{
+    int opened = 0;
     k->w = sk_many(k->arena, sk_sim_rank, k->n);
     k->out->v = sk_many(k->arena, sk_simulated_rank, k->n);
     k->out->n = k->n;
@@ -173,6 +197,7 @@ static void add_up(sk_sim *k)
         o->busy += r->busy * share;
         o->exposed += r->exposed * share;
         o->bubble += r->bubble * share;
+        for (int e = 0; e < SK_N_EXPOSED; e++) o->exposed_by[e] += r->exposed_by[e] * share;
         o->copied += r->copied * share;
         o->uncovered += r->uncovered * share;
         o->flops += r->flops * r->ranks;
@@ -198,13 +223,22 @@ static void repeat(sk_simulation *o, int phases)
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) *sums[i] *= phases;
     for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) *bytes[i] *= phases;
     for (int i = 0; i < SK_MAX_AXES; i++) o->wire_axis[i] *= phases;
+    for (int i = 0; i < SK_N_EXPOSED; i++) o->exposed_by[i] *= phases;
     for (int i = 0; i < o->n; i++) {
         sk_simulated_rank *r = &o->v[i];
         double *const of_rank[] = {&r->busy,   &r->exposed,   &r->bubble,
                                    &r->copied, &r->uncovered, &r->flops};
         for (size_t k = 0; k < sizeof of_rank / sizeof *of_rank; k++) *of_rank[k] *= phases;
+        for (int e = 0; e < SK_N_EXPOSED; e++) r->exposed_by[e] *= phases;
         r->wire *= phases;
     }
+}
+
+const char *sk_exposed_name(const sk_mesh *m, int i)
+{
+    if (i == SK_EXPOSED_WORLD) return "world";
+    if (i == SK_EXPOSED_MEMORY) return "memory";
+    return i < m->n && m->size[i] > 1 ? m->name[i] : NULL;
 }
 
 sk_status sk_simulate(sk_arena *a, const sk_simulate_in *in, sk_simulation *out)
@@ -213,6 +247,7 @@ sk_status sk_simulate(sk_arena *a, const sk_simulate_in *in, sk_simulation *out)
     *out = (sk_simulation){0};
     sk_sim k = {
         .arena = a, .in = in, .m = in->machine, .l = &p->layout, .n_ranks = p->n_ranks, .out = out};
+    SK_TRY(place_ranks(&k));
     open_ranks(&k);
     SK_TRY(check_replica(&k));
     SK_TRY(sk_sim_execute(&k));

@@ -8,8 +8,8 @@
  * different groups, and messages, do not slow each other down.
  *
  * The step of a rank is busy + exposed + bubble: its instructions; bytes under way that it waits
- * for; waiting for other ranks to come.  On a machine without overlap bytes move only while a rank
- * waits for them.
+ * for; waiting for other ranks to come.  exposed_by says along which axis the bytes moved.  On a
+ * machine without overlap bytes move only while a rank waits for them.
  *
  * Of ranks whose steps are equal by symmetry one is simulated (rank_classes.h), so the cost does
  * not depend on the number of ranks.  Bytes are counted by closed forms: their sum over all ranks
@@ -31,10 +31,18 @@ typedef struct sk_simulate_in {
     bool trace;                 /* keep the times of every instruction */
 } sk_simulate_in;
 
+/* Exposed time by axis of the mesh, which messages have too, and behind these: */
+enum {
+    SK_EXPOSED_WORLD = SK_MAX_AXES, /* calls of all ranks */
+    SK_EXPOSED_MEMORY,              /* copies between memories, updates of the background worker */
+    SK_N_EXPOSED
+};
+
 typedef struct sk_simulated_rank { /* a rank that was simulated */
     const sk_program *program;     /* its own, or that of its shape */
     int rank, ranks, stage;        /* ranks: how many it stands for */
     double busy, exposed, bubble;
+    double exposed_by[SK_N_EXPOSED];
     double copied, uncovered; /* copies between memories, and how long the rank waited for them */
     double flops;
     int64_t wire;   /* bytes that leave it */
@@ -45,6 +53,7 @@ typedef struct sk_simulated_rank { /* a rank that was simulated */
 typedef struct sk_simulation {
     double seconds;               /* of the step */
     double busy, exposed, bubble; /* mean over all ranks */
+    double exposed_by[SK_N_EXPOSED];
     double copied, uncovered;
     double flops; /* of all ranks */
     int64_t wire; /* of all ranks */
@@ -58,6 +67,8 @@ typedef struct sk_simulation {
 sk_status sk_simulate_compile(sk_arena *a, const sk_graph *g, const sk_layout *l,
                               const sk_compile_opts *o, const sk_program *const **programs,
                               int **shape_of);
+/* "tp", "world", "memory"; NULL: of an axis that is not there, or has one rank. */
+const char *sk_exposed_name(const sk_mesh *m, int i);
 sk_status sk_simulate(sk_arena *a, const sk_simulate_in *in, sk_simulation *out);
 
 #endif

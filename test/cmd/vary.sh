@@ -28,6 +28,13 @@ same() { # what, two numbers, or a relation of them
     awk -v a="$2" -v b="$3" -v most="${4:-1e-6}" 'BEGIN { d = a / b - 1; exit !(d <= most && d >= -most) }' || fail "$1: $2 and $3"
 }
 
+# exposed time by axis: that of the single call, and all of it
+read -r all dp tp world < <(cells "exposed_pct exposed_dp_pct exposed_tp_pct exposed_world_pct" layout="dp=2 tp=2" --cluster h100-8 --vary micro=2 | tr , ' ')
+same "axes sum up" "$all" "$(awk "BEGIN { print $dp + $tp + $world }")" 1e-3
+read -r step one < <(cells "step_s exposed_tp_s" layout="dp=2 tp=2 micro=2" --cluster h100-8 | sed 's/,/ /;q')
+same "of the single call" "$tp" "$(awk "BEGIN { print 100 * $one / $step }")" 1e-3
+simulate layout="dp=2 tp=2 micro=2" --cluster h100-8 | grep -q "exposed $(printf %.1f "$all") % (dp .* · tp .* · world .*) · bubble" || fail "exposed by axis"
+
 # words of the layout and keys of the job: each row is one call, also a refused one
 rows=0 refused=0
 while IFS=, read -r tp zero micro batch step bytes; do
