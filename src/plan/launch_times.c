@@ -42,7 +42,7 @@ static void keep(const launch_job *j, sk_run *run, int at)
     j->note->outside[at] = rest > 0 ? rest : 0;
 }
 
-/* On a processor alone: that counts the time of the thread (run.h). */
+/* On a processor alone: that counts the time of the thread (run/run.h). */
 static sk_status one_step(const launch_job *j, sk_run *run, int step)
 {
     sk_step_out out = {0};
