@@ -2,7 +2,7 @@
 # calibrated.sh [-d cpu|cuda] [-r ROUNDS] [-s STEPS] [-c FILE] [-t SECONDS] [PATTERN] - what simulate says on
 # the machine that calibrate wrote, beside what happens.
 #
-#   bench/calibrated.sh                        ten jobs on one thread, about three minutes
+#   bench/calibrated.sh                        ten jobs on one thread, about four minutes
 #   bench/calibrated.sh -d cuda                ten jobs on one GPU, about six minutes
 #   bench/calibrated.sh -d cuda -c machine.txt 'fp8|experts'     with a file that is there already
 #
@@ -75,7 +75,7 @@ words="device=$device"
 [ "$device" = cpu ] && words="$words train.threads=1"
 if [ -z "$file" ]; then
     file=$work/machine.txt
-    if [ -z "$seconds" ]; then seconds=$([ "$device" = cpu ] && echo 60 || echo 180); fi
+    if [ -z "$seconds" ]; then seconds=$([ "$device" = cpu ] && echo 90 || echo 180); fi
     "$skein" calibrate "device=$device" --seconds "$seconds" --out "$file" -o csv >"$work/calibrate.csv"
     mkdir -p build && cp "$file" build/calibrated.txt && cp "$work/calibrate.csv" build/calibrated.csv
 fi

@@ -109,7 +109,7 @@ static int launches(const sk_program *p)
 void sk_machine_fit_add(sk_machine_fit *f, const sk_program *p, const sk_launch_times *t)
 {
     int n = launches(p);
-    double mark = p->gpu ? fmax(t->traced - t->plain, 0) / n : 0;
+    double mark = p->gpu ? fmax(t->traced - t->plain, 0) / fmax(p->n_train, 1) : 0;
     for (int pc = 0; pc < p->n_train; pc++) {
         sk_launch_kind k;
         const sk_inst *in = &p->insts.v[pc];
