@@ -82,6 +82,7 @@ static void add(calibration *c, const char *what, const char *name, const char *
 static sk_status time_job(calibration *c, const char *words, double seconds)
 {
     sk_calibrate_job *j = &c->job[c->n];
+    *j = (sk_calibrate_job){.words = words};
     SK_TRY(sk_calibrate_open(c->arena, words, c->further, j));
     if (j->setup->n_ranks != 1)
         return sk_fail(SK_EUSAGE, "calibrate: the job \"%.200s\" has %d ranks; 1 is needed", words,
@@ -93,7 +94,9 @@ static sk_status time_job(calibration *c, const char *words, double seconds)
     return SK_OK;
 }
 
-/* What matters most comes first: the last ones are left out where the time is over. */
+/* What matters most comes first: the last ones are left out where the time is over.  A job that
+ * this machine cannot run (too little memory, no products in 8 bits) is told, and the others say
+ * what they can. */
 static sk_status time_jobs(calibration *c, double share)
 {
     const char *const *list = c->gpu ? sk_calibrate_on_gpu : sk_calibrate_on_cpu;
@@ -102,10 +105,15 @@ static sk_status time_jobs(calibration *c, double share)
     double end = sk_now() + share * c->seconds;
     if (*c->own) list = own;
     while (list[n]) n++;
-    for (; done < n && (!done || sk_now() < end); done++)
-        SK_TRY(time_job(c, list[done], fmax(0.5 * (end - sk_now()) / (n - done), 0.1)));
+    sk_status st = SK_OK;
+    for (; done < n && (!done || sk_now() < end); done++) {
+        sk_status one = time_job(c, list[done], fmax(0.5 * (end - sk_now()) / (n - done), 0.1));
+        if (one && !*c->own)
+            fprintf(stderr, "skein: not measured: \"%s\": %s\n", list[done], sk_error_line());
+        if (one) st = one;
+    }
     c->left_out = n - done;
-    return SK_OK;
+    return c->n ? SK_OK : sk_trail(st, SK_HERE);
 }
 
 /* The job with the most work in a step. */
