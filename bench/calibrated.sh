@@ -2,14 +2,14 @@
 # calibrated.sh [-d cpu|cuda] [-r ROUNDS] [-s STEPS] [-c FILE] [-t SECONDS] [PATTERN] - what simulate says on
 # the machine that calibrate wrote, beside what happens.
 #
-#   bench/calibrated.sh                        ten jobs on one thread, about three minutes
+#   bench/calibrated.sh                        ten jobs on one thread, about four minutes
 #   bench/calibrated.sh -d cuda                ten jobs on one GPU, about six minutes
 #   bench/calibrated.sh -d cuda -c machine.txt 'fp8|experts'     with a file that is there already
 #
 # First `skein calibrate` (-t seconds).  Then every round runs each job once with `skein bench step` and
 # simulates it right after; the table holds medians over the rounds.  Measured is, on a processor, the
 # time of the core (which does not count what other programs do), on a GPU the time of a step.  The jobs
-# are none of those that calibrate runs.  Ends with 1 if the median of |simulated / measured - 1| is over
+# are none of those that calibrate runs.  The file and its table stay in build/calibrated.txt and .csv.  Ends with 1 if the median of |simulated / measured - 1| is over
 # 10 %, or a job failed.
 set -eu
 cd "$(dirname "$0")/.."
@@ -75,7 +75,7 @@ words="device=$device"
 [ "$device" = cpu ] && words="$words train.threads=1"
 if [ -z "$file" ]; then
     file=$work/machine.txt
-    if [ -z "$seconds" ]; then seconds=$([ "$device" = cpu ] && echo 60 || echo 150); fi
+    if [ -z "$seconds" ]; then seconds=$([ "$device" = cpu ] && echo 90 || echo 180); fi
     "$skein" calibrate "device=$device" --seconds "$seconds" --out "$file" -o csv >"$work/calibrate.csv"
     mkdir -p build && cp "$file" build/calibrated.txt && cp "$work/calibrate.csv" build/calibrated.csv
 fi

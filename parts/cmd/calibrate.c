@@ -1,9 +1,9 @@
 /* calibrate.c - `skein calibrate`: measures this machine and writes the file that prices come from.
  *
  * Small training jobs (cli/calibrate_jobs.h) run one after the other, every launch of them timed;
- * then copies, files and launches by themselves, on a processor the collectives, on a GPU how far it
- * lowers its clocks under load.  What cannot be measured by one process on one device, links between
- * devices and hosts, stays as in the machine that the file is made from. */
+ * then copies, files and launches by themselves, on a processor the collectives, on a GPU how far
+ * it lowers its clocks under load.  What cannot be measured by one process on one device, links
+ * between devices and hosts, stays as in the machine that the file is made from. */
 #include "base/clock.h"
 #include "base/strings.h"
 #include "cli/argv.h"
@@ -23,18 +23,18 @@
 #include <string.h>
 
 enum { MOST_JOBS = 32 };
-static const double default_seconds = 100;
+static const double seconds_of_cpu = 100, seconds_of_gpu = 180; /* where none are asked for */
 
 static const char help[] =
     "usage: skein calibrate [device=cpu|cuda|cuda:N] [--seconds S] [--like NAME] [--out FILE]\n"
     "                       [key=value ...] [-o csv|json|md]\n\n"
-    "Measures this machine in at most about S (100) seconds and writes the machine file that\n"
-    "skein simulate, plan and layout=auto read when none is named, or FILE: matrix products by\n"
-    "type and (m, n, k), attention by width and length, other kernels by bytes, optimizers,\n"
-    "launches, copies between memories and to files; on a processor (per thread) also the\n"
-    "collectives of a host, on a GPU how far it slows down under load.  Links between GPUs and\n"
-    "hosts stay those of --like NAME (skein list has no machines: skein simulate --cluster help),\n"
-    "which is chosen by the name of the GPU.\n"
+    "Measures this machine in at most about S (100; a GPU 180) seconds and writes the file of\n"
+    "a machine that skein simulate and goodput read when none is named, or FILE, for --cluster\n"
+    "of all commands: matrix products by type and (m, n, k), attention by width and length,\n"
+    "other kernels by bytes (norms, losses, optimizers), launches, copies between memories and\n"
+    "to files; on a processor (per thread) also the collectives of a host and ranks that\n"
+    "outnumber its cores, on a GPU how far it slows down under load.  Links between GPUs and\n"
+    "hosts stay those of --like NAME, a built-in machine; the GPU's name chooses one.\n"
     "It runs small training jobs; with keys of a job (model=..., train.seq=...) that job alone.\n"
     "The rows of what=job say how far the file is off for them: simulated over measured.\n"
     "    skein calibrate device=cuda\n"
@@ -82,6 +82,7 @@ static void add(calibration *c, const char *what, const char *name, const char *
 static sk_status time_job(calibration *c, const char *words, double seconds)
 {
     sk_calibrate_job *j = &c->job[c->n];
+    *j = (sk_calibrate_job){.words = words};
     SK_TRY(sk_calibrate_open(c->arena, words, c->further, j));
     if (j->setup->n_ranks != 1)
         return sk_fail(SK_EUSAGE, "calibrate: the job \"%.200s\" has %d ranks; 1 is needed", words,
@@ -93,7 +94,9 @@ static sk_status time_job(calibration *c, const char *words, double seconds)
     return SK_OK;
 }
 
-/* What matters most comes first: the last ones are left out where the time is over. */
+/* What matters most comes first: the last ones are left out where the time is over.  A job that
+ * this machine cannot run (too little memory, no products in 8 bits) is told, and the others say
+ * what they can. */
 static sk_status time_jobs(calibration *c, double share)
 {
     const char *const *list = c->gpu ? sk_calibrate_on_gpu : sk_calibrate_on_cpu;
@@ -102,10 +105,15 @@ static sk_status time_jobs(calibration *c, double share)
     double end = sk_now() + share * c->seconds;
     if (*c->own) list = own;
     while (list[n]) n++;
-    for (; done < n && (!done || sk_now() < end); done++)
-        SK_TRY(time_job(c, list[done], fmax(0.5 * (end - sk_now()) / (n - done), 0.1)));
+    sk_status st = SK_OK;
+    for (; done < n && (!done || sk_now() < end); done++) {
+        sk_status one = time_job(c, list[done], fmax(0.5 * (end - sk_now()) / (n - done), 0.1));
+        if (one && !*c->own)
+            fprintf(stderr, "skein: not measured: \"%s\": %s\n", list[done], sk_error_line());
+        if (one) st = one;
+    }
     c->left_out = n - done;
-    return SK_OK;
+    return c->n ? SK_OK : sk_trail(st, SK_HERE);
 }
 
 /* The job with the most work in a step. */
@@ -352,7 +360,8 @@ static void sort_words(calibration *c, const char *const *words, int n)
 {
     sk_out own = {.arena = c->arena}, all = {.arena = c->arena};
     for (int i = 0; i < n; i++) {
-        bool everywhere = !strncmp(words[i], "device=", 7) || !strncmp(words[i], "train.scratch=", 14);
+        bool everywhere =
+            !strncmp(words[i], "device=", 7) || !strncmp(words[i], "train.scratch=", 14);
         sk_out_add(everywhere ? &all : &own, "%s ", words[i]);
         if (!strncmp(words[i], "device=", 7)) c->device = words[i] + 7;
     }
@@ -362,9 +371,9 @@ static void sort_words(calibration *c, const char *const *words, int n)
     c->further = all.n ? all.s : "";
 }
 
-static sk_status read_seconds(const char *text, double *out)
+static sk_status read_seconds(const char *text, bool gpu, double *out)
 {
-    *out = default_seconds;
+    *out = gpu ? seconds_of_gpu : seconds_of_cpu;
     if (!text || (sk_read_real(text, out) && *out >= 0.5 && *out <= 3600)) return SK_OK;
     return sk_fail(SK_EUSAGE, "command line: --seconds is \"%.80s\"; 0.5 to 3600 are needed", text);
 }
@@ -376,15 +385,17 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     calibration *c = sk_new(a, calibration);
     int n = 0;
     double start = sk_now();
-    const sk_argv_option options[] = {{"--seconds", &seconds, false}, {"--out", &path, false},
-                                      {"--like", &c->like, false},    {"-o", &format, false},
+    const sk_argv_option options[] = {{"--seconds", &seconds, false},
+                                      {"--out", &path, false},
+                                      {"--like", &c->like, false},
+                                      {"-o", &format, false},
                                       {0}};
     SK_TRY(sk_argv_words(a, argc, argv, options, words, MOST_WORDS, &n));
     c->arena = a;
     c->device = "cpu";
     c->table = (sk_table){.arena = a, .head = columns, .n_cols = COLS};
-    SK_TRY(read_seconds(seconds, &c->seconds));
     sort_words(c, words, n);
+    SK_TRY(read_seconds(seconds, c->gpu, &c->seconds));
     if (!path) path = sk_machine_path_on(a, c->gpu);
     if (!path)
         return sk_fail(SK_EUSAGE, "calibrate: neither XDG_CONFIG_HOME nor HOME is set; say where "
@@ -397,14 +408,16 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     SK_TRY(add_jobs(c));
     SK_TRY(sk_table_print(&c->table, format, stdout));
     if (c->left_out)
-        fprintf(stderr, "skein: the time was over before the last %d of the jobs; --seconds %.0f "
-                        "or more would have measured them\n",
+        fprintf(stderr,
+                "skein: the time was over before the last %d of the jobs; --seconds %.0f "
+                "or more would have measured them\n",
                 c->left_out, 2 * c->seconds);
-    fprintf(format ? stderr : stdout, "measured in %.1f s, written to %s\n", sk_now() - start, path);
+    fprintf(format ? stderr : stdout, "measured in %.1f s, written to %s\n", sk_now() - start,
+            path);
     return SK_OK;
 }
 
 const sk_cmd sk_cmd_calibrate = {.name = "calibrate",
-                                 .doc = "measure this machine for simulate, plan and layout=auto",
+                                 .doc = "measure this machine: what simulate predicts steps from",
                                  .help = help,
                                  .run = run};

@@ -417,8 +417,9 @@ static sk_status find_machine(simulation *s, const char *cluster, const char **w
     if (s->here) return measure_here(a, &s->machine);
     const char *path = sk_machine_path_on(a, true);
     if (here && !(path && sk_is_file(path)))
-        return sk_fail(SK_EUSAGE, "--cluster here with device=%s: this GPU was not measured yet; "
-                                  "skein calibrate device=%s does that",
+        return sk_fail(SK_EUSAGE,
+                       "--cluster here with device=%s: this GPU was not measured yet; "
+                       "skein calibrate device=%s does that",
                        s->job->device, s->job->device);
     return sk_machine_default_on(a, here ? NULL : cluster, gpu, &s->machine, warning);
 }

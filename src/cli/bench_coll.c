@@ -504,7 +504,8 @@ static sk_status calibrate(sk_arena *a, const char *path, double seconds, const 
                                   "write: skein bench coll --calibrate FILE");
     SK_TRY(sk_calibrate(a, seconds, &costs));
     SK_TRY(sk_machine_default(a, NULL, &m, &warning));
-    if (!strcmp(m.costs.host, costs.host)) m.costs = costs; /* kernels as skein calibrate has them */
+    if (!strcmp(m.costs.host, costs.host))
+        m.costs = costs; /* kernels as skein calibrate has them */
     else SK_TRY(sk_calibrate_machine(a, &costs, &m));
     SK_TRY(sk_machine_write(a, path, &m));
     SK_TRY(show_file(a, path, format));

@@ -7,16 +7,17 @@
 #include <string.h>
 
 /* A GPT of two layers: width, heads; a Llama: width, heads, key heads, hidden. */
-#define GPT(width, heads) \
-    "model=tiny model.num_hidden_layers=2 model.hidden_size=" #width " model.num_attention_heads=" #heads " "
-#define LLAMA(preset, width, heads, keys, hidden)                                              \
-    "model=" preset " model.num_hidden_layers=2 model.hidden_size=" #width                     \
-    " model.num_attention_heads=" #heads " model.num_key_value_heads=" #keys                   \
+#define GPT(width, heads)                                            \
+    "model=tiny model.num_hidden_layers=2 model.hidden_size=" #width \
+    " model.num_attention_heads=" #heads " "
+#define LLAMA(preset, width, heads, keys, hidden)                            \
+    "model=" preset " model.num_hidden_layers=2 model.hidden_size=" #width   \
+    " model.num_attention_heads=" #heads " model.num_key_value_heads=" #keys \
     " model.intermediate_size=" #hidden " "
-#define WORDS(words)         "model.vocab_size=" #words " "
+#define WORDS(words) "model.vocab_size=" #words " "
 #define BATCH(sequences, length) \
     "train.batch=" #sequences " train.seq=" #length " model.max_position_embeddings=" #length " "
-#define TYPE(type)           "train.dtype=" type " "
+#define TYPE(type) "train.dtype=" type " "
 
 const char *const sk_calibrate_on_cpu[] = {
     GPT(128, 4) BATCH(4, 64),
@@ -32,7 +33,8 @@ const char *const sk_calibrate_on_cpu[] = {
     GPT(128, 2) BATCH(2, 512),
     GPT(128, 4) BATCH(1, 1024),
     LLAMA("mixtral-tiny", 128, 4, 2, 256) BATCH(4, 64),
-    "model=switch-tiny model.hidden_size=128 model.intermediate_size=512 train.batch=4 train.seq=64",
+    "model=switch-tiny model.hidden_size=128 model.intermediate_size=512 train.batch=4 "
+    "train.seq=64",
     GPT(128, 4) BATCH(8, 64) "layout=micro=2 ",
     GPT(128, 4) BATCH(4, 64) "optim.name=sgd ",
     GPT(512, 8) BATCH(2, 128) TYPE("bf16"),
@@ -45,16 +47,16 @@ const char *const sk_calibrate_on_gpu[] = {
     GPT(64, 1) BATCH(2, 32) TYPE("bf16"),
     LLAMA("llama-tiny", 4096, 32, 8, 11008) WORDS(32000) BATCH(1, 4096) TYPE("bf16"),
     GPT(768, 12) WORDS(50304) BATCH(4, 4096) TYPE("bf16"),
-    LLAMA("llama-tiny", 2048, 16, 16, 5632) WORDS(32000) BATCH(4, 2048) TYPE("bf16")
-        "train.matmul=fp8 ",
+    LLAMA("llama-tiny", 2048, 16, 16, 5632) WORDS(32000) BATCH(4, 2048)
+        TYPE("bf16") "train.matmul=fp8 ",
     GPT(768, 12) WORDS(50304) BATCH(8, 1024) TYPE("f32"),
-    LLAMA("mixtral-tiny", 1024, 16, 8, 2816) WORDS(32000) "model.num_local_experts=8 "
-        BATCH(4, 1024) TYPE("bf16"),
+    LLAMA("mixtral-tiny", 1024, 16, 8, 2816)
+        WORDS(32000) "model.num_local_experts=8 " BATCH(4, 1024) TYPE("bf16"),
     LLAMA("llama-tiny", 2048, 16, 16, 5632) WORDS(32000) BATCH(1, 16384) TYPE("bf16"),
     GPT(1600, 25) WORDS(50304) BATCH(8, 1024) TYPE("bf16"),
     GPT(768, 12) WORDS(50304) BATCH(64, 1024) TYPE("bf16") "layout=recompute=full ",
-    LLAMA("llama-tiny", 4096, 32, 8, 11008) WORDS(32000) BATCH(1, 4096) TYPE("bf16")
-        "train.matmul=fp8 ",
+    LLAMA("llama-tiny", 4096, 32, 8, 11008) WORDS(32000) BATCH(1, 4096)
+        TYPE("bf16") "train.matmul=fp8 ",
     GPT(256, 4) BATCH(4, 256) TYPE("bf16"),
     LLAMA("llama-tiny", 2048, 16, 16, 5632) WORDS(32000) BATCH(2, 2048) TYPE("f32"),
     GPT(768, 12) WORDS(50304) BATCH(16, 1024) TYPE("bf16") "layout=micro=2 ",
@@ -71,8 +73,7 @@ const char *const sk_calibrate_crowd[] = {
     NULL,
 };
 
-sk_status sk_calibrate_open(sk_arena *a, const char *words, const char *more,
-                            sk_calibrate_job *out)
+sk_status sk_calibrate_open(sk_arena *a, const char *words, const char *more, sk_calibrate_job *out)
 {
     enum { MOST = 32 };
     char *list[MOST], *text = sk_print(a, "%s %s", words, more), *rest = NULL;

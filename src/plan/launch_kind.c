@@ -32,8 +32,7 @@ bool sk_launch_kind_of(const sk_program *p, int pc, sk_launch_kind *out)
     *out = (sk_launch_kind){.name = l && l->by ? l->by->name : name_of(p, in)};
     out->type = type_of(p, in);
     out->bytes = l ? sk_launch_bytes(p, l) : sk_inst_bytes(p, in);
-    for (int i = 0; l && i < l->n; i++)
-        add(p, &p->insts.v[l->by ? l->pcs[i] : l->at + i], out);
+    for (int i = 0; l && i < l->n; i++) add(p, &p->insts.v[l->by ? l->pcs[i] : l->at + i], out);
     if (!l) add(p, in, out);
     return true;
 }

@@ -28,27 +28,28 @@ typedef struct launch_job {
     launch_note *note;
 } launch_job;
 
-static double clock_of(const launch_job *j) { return j->p->gpu ? sk_now() : sk_worked_all(); }
-
+/* Instructions that are part of another launch begin where their marks are, and take no time. */
 static void keep(const launch_job *j, sk_run *run, int at)
 {
     const double *times = sk_run_times(run);
     float *to = j->note->seconds + (int64_t)at * j->p->n_train;
-    double rest = j->note->step[1][at];
+    double end = times[0];
     for (int pc = 0; pc < j->p->n_train; pc++) {
         to[pc] = (float)(times[2 * pc + 1] - times[2 * pc]);
-        rest -= times[2 * pc + 1] - times[2 * pc];
+        end = fmax(end, times[2 * pc + 1]);
     }
-    j->note->outside[at] = rest > 0 ? rest : 0;
+    j->note->outside[at] = fmax(j->note->step[1][at] - (end - times[0]), 0);
 }
 
-/* On a processor alone: that counts the time of the thread (run.h). */
-static sk_status one_step(const launch_job *j, sk_run *run, int step)
+/* On a processor alone: that counts the time of the thread (run/run.h). */
+static sk_status one_step(const launch_job *j, sk_run *run, int step, double *seconds)
 {
     sk_step_out out = {0};
     int pc = 0;
-    if (j->p->gpu) return sk_run_step(run, &(sk_step_in){.step = step, .lr = j->lr}, &out);
-    while (pc < j->p->n_train) SK_TRY(sk_run_until_wait(run, step, &pc));
+    double before = sk_worked_all();
+    if (j->p->gpu) SK_TRY(sk_run_step(run, &(sk_step_in){.step = step, .lr = j->lr}, &out));
+    while (!j->p->gpu && pc < j->p->n_train) SK_TRY(sk_run_until_wait(run, step, &pc));
+    *seconds = j->p->gpu ? out.seconds : sk_worked_all() - before;
     return SK_OK;
 }
 
@@ -56,9 +57,10 @@ static sk_status one_step(const launch_job *j, sk_run *run, int step)
  * work until its clocks are those of a long run. */
 static sk_status warm_up(const launch_job *j, sk_run *run, int *steps)
 {
-    for (; *steps < WARM; ++*steps) SK_TRY(one_step(j, run, *steps));
+    double seconds;
+    for (; *steps < WARM; ++*steps) SK_TRY(one_step(j, run, *steps, &seconds));
     double end = sk_now() + fmin(WARM_S, j->seconds / 4);
-    for (; j->p->gpu && sk_now() < end; ++*steps) SK_TRY(one_step(j, run, *steps));
+    for (; j->p->gpu && sk_now() < end; ++*steps) SK_TRY(one_step(j, run, *steps, &seconds));
     return SK_OK;
 }
 
@@ -70,9 +72,7 @@ static sk_status steps_of(const launch_job *j, sk_run *run, bool traced)
     SK_TRY(warm_up(j, run, &warm));
     double end = sk_now() + j->seconds / 2;
     for (int at = 0; at < MOST && (at < LEAST || sk_now() < end); at++) {
-        double before = clock_of(j);
-        SK_TRY(one_step(j, run, warm + at));
-        note->step[traced][at] = clock_of(j) - before;
+        SK_TRY(one_step(j, run, warm + at, &note->step[traced][at]));
         if (traced) keep(j, run, at);
         note->n[traced] = at + 1;
     }
@@ -122,9 +122,9 @@ static sk_status droop_steps(const launch_job *j, sk_run *run, droop_note *note)
             end = sk_now() + j->seconds;
         }
         if (s >= WARM + 2 * BURST && sk_now() > end) break;
-        double before = sk_now();
-        SK_TRY(one_step(j, run, s));
-        if (s >= WARM) note->step[note->n++] = sk_now() - before;
+        double seconds;
+        SK_TRY(one_step(j, run, s, &seconds));
+        if (s >= WARM) note->step[note->n++] = seconds;
     }
     return SK_OK;
 }

@@ -10,10 +10,10 @@
 #include "run/run.h"
 
 typedef struct sk_launch_times {
-    double *seconds;        /* by instruction; where it is part of another launch: 0 */
-    double plain, traced;   /* seconds of a step without marks and with them, by the host's clock */
-    double outside;         /* seconds of a step that belong to no launch */
-    int steps;              /* that were timed, of each */
+    double *seconds;      /* by instruction; where it is part of another launch: 0 */
+    double plain, traced; /* seconds of a step without marks and with them, by the host's clock */
+    double outside;       /* seconds of a traced step before its first launch and after the last */
+    int steps;            /* that were timed, of each */
     sk_device_facts device; /* of a GPU */
 } sk_launch_times;
 

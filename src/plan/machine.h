@@ -55,10 +55,9 @@
  *     cache: 32Mi               bytes of all ranks of a host that are near its cores
  *     far: 128Mi                and from which on all are far, not below `cache`
  *     cores: 8                  of a host
- *     crowd: 1.2                how much longer its work takes a core while ranks outnumber the cores:
- *                               caches are cold behind every switch; 0: 1
- *     overhead: 2e-6            seconds an instruction takes to begin
- *     flops_f32: 4e14           products of f32, and of 8 bits; 0: flops
+ *     crowd: 1.2                how much longer its work takes a core while ranks outnumber the
+ * cores: caches are cold behind every switch; 0: 1 overhead: 2e-6            seconds an instruction
+ * takes to begin flops_f32: 4e14           products of f32, and of 8 bits; 0: flops
  *     flops_fp8: 1.4e15
  *     sms: 132                  multiprocessors, each with one tile of a product at a time; 0: a
  *                               product of any size reaches flops
@@ -70,16 +69,13 @@
  *     attention_at: bf16 64 1024 2.1e14 1.6e14   measured: type, width, keys, flops per second
  *                               forward and backward; up to 48 lines
  *     op: layernorm bf16 2.5e7 1.2e-5     measured: the name of a kernel that is neither a product
- *                               nor attention (an op, a fusion, an optimizer; `any`: of others), its
- *                               type, its bytes, seconds; with per_thread: yes, of one thread; up to
- *                               384 lines
- *     step: 4e-5                seconds of a step outside of its instructions
- *     issue: 4e-6               seconds of the host's thread for a kernel where there is no graph of
- *                               kernels (tensors are offloaded)
- *     overlap: yes              bytes move while the rank computes; no: only while it waits
- *     sustained: 0.9            part of flops that a device keeps under its power limit
- *     between: 16 2.56e8 1e10   measured: hosts, bytes of a collective over them, bytes per second
- *                               of each rank's share of the network; up to 32 lines
+ *                               nor attention (an op, a fusion, an optimizer; `any`: of others),
+ * its type, its bytes, seconds; with per_thread: yes, of one thread; up to 384 lines step: 4e-5
+ * seconds of a step outside of its instructions issue: 4e-6               seconds of the host's
+ * thread for a kernel where there is no graph of kernels (tensors are offloaded) overlap: yes bytes
+ * move while the rank computes; no: only while it waits sustained: 0.9            part of flops
+ * that a device keeps under its power limit between: 16 2.56e8 1e10   measured: hosts, bytes of a
+ * collective over them, bytes per second of each rank's share of the network; up to 32 lines
  *     collectives: best         or ring, nccl, or chosen
  *     engine: fsdp              whose programs run there, as a profile; the lines below change it
  *     flash: 1                  attention's rates, over those of the machine

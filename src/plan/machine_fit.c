@@ -15,9 +15,9 @@ typedef struct row {
     char name[SK_OP_WORD];
     sk_dtype type;
     bool fp8, back;
-    double m, n, k; /* OP: bytes, 0, 0; ATTENTION: width, keys, 0 */
-    double batch;   /* of products */
-    double flops; /* of all of them */
+    double m, n, k;     /* OP: bytes, 0, 0; ATTENTION: width, keys, 0 */
+    double batch;       /* of products */
+    double flops;       /* of all of them */
     double logs, times; /* sum of logarithms of seconds of one flop (OP: of all), and how many */
     double total;       /* seconds, of all of them */
 } row;
@@ -46,7 +46,8 @@ static bool same(const row *x, const row *y)
 {
     bool name = x->of == y->of && !strcmp(x->name, y->name) && x->type == y->type;
     bool size = x->of == OP ? fabs(log(x->m / y->m)) < 0.1 : x->m == y->m && x->n == y->n;
-    return name && size && x->k == y->k && x->batch == y->batch && x->fp8 == y->fp8 && x->back == y->back;
+    return name && size && x->k == y->k && x->batch == y->batch && x->fp8 == y->fp8 &&
+           x->back == y->back;
 }
 
 static void add(sk_machine_fit *f, const row *x, double seconds)
@@ -100,14 +101,15 @@ static bool tells(const sk_launch_kind *k)
 static int launches(const sk_program *p)
 {
     int n = 0;
-    for (int pc = 0; pc < p->n_train; pc++) n += !sk_launch_of(p, pc) || sk_launch_of(p, pc)->at == pc;
+    for (int pc = 0; pc < p->n_train; pc++)
+        n += !sk_launch_of(p, pc) || sk_launch_of(p, pc)->at == pc;
     return n;
 }
 
 void sk_machine_fit_add(sk_machine_fit *f, const sk_program *p, const sk_launch_times *t)
 {
     int n = launches(p);
-    double mark = p->gpu ? fmax(t->traced - t->plain, 0) / n : 0;
+    double mark = p->gpu ? fmax(t->traced - t->plain, 0) / fmax(p->n_train, 1) : 0;
     for (int pc = 0; pc < p->n_train; pc++) {
         sk_launch_kind k;
         const sk_inst *in = &p->insts.v[pc];
@@ -141,8 +143,13 @@ static void put_product(sk_machine *m, const row *r)
     double *best = r->fp8 ? &k->flops_fp8 : r->type == SK_F32 ? &k->flops_f32 : &m->flops;
     if (rate > *best) *best = rate;
     if (k->n_products == SK_MOST_PRODUCTS) return;
-    k->product[k->n_products++] = (sk_product_rate){
-        .type = r->type, .fp8 = r->fp8, .m = r->m, .n = r->n, .k = r->k, .rate = rate, .batch = r->batch};
+    k->product[k->n_products++] = (sk_product_rate){.type = r->type,
+                                                    .fp8 = r->fp8,
+                                                    .m = r->m,
+                                                    .n = r->n,
+                                                    .k = r->k,
+                                                    .rate = rate,
+                                                    .batch = r->batch};
 }
 
 static void put_attention(sk_machine *m, const row *r)

@@ -1,9 +1,9 @@
 /* machine_scale.c - a machine with another number.
  *
  * A factor of `flops` holds for all that computes: products of other types, measured products,
- * attention, and the peak that mfu is over.  One of `memory_rate` holds for measured ops.  One of `rate_between` holds for measured rates of
- * collectives between hosts, too.  Otherwise a network that is twice as fast would change nothing
- * where it was measured. */
+ * attention, and the peak that mfu is over.  One of `memory_rate` holds for measured ops.  One of
+ * `rate_between` holds for measured rates of collectives between hosts, too.  Otherwise a network
+ * that is twice as fast would change nothing where it was measured. */
 #include "plan/machine.h"
 #include "base/strings.h"
 

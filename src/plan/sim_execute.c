@@ -54,16 +54,24 @@ static double compute(const sk_machine *m, const sk_program *p, int pc, bool *st
     return sk_machine_compute(m, &in->shape, sk_inst_work(p, in), p->threads);
 }
 
+/* Products and attention of a calibrated machine were measured with the bytes that they move. */
+static double kernel(const sk_machine *m, double seconds, int64_t bytes, bool stream)
+{
+    if (!stream && m->kernels.n_ops) bytes = 0;
+    return sk_machine_kernel(m, seconds, bytes, stream);
+}
+
 /* Of a kernel that executes all instructions of a launch. */
 static double launch_cost(const sk_machine *m, const sk_program *p, const sk_launch_plan *l)
 {
     double sum = 0;
     bool stream = true;
     for (int i = 0; i < l->n; i++) sum += compute(m, p, l->by ? l->pcs[i] : l->at + i, &stream);
-    return sk_machine_kernel(m, sum, sk_launch_bytes(p, l), stream);
+    return kernel(m, sum, sk_launch_bytes(p, l), stream);
 }
 
-/* A launch without products and attention, by what such were measured to take; below 0: none was. */
+/* A launch without products and attention, by what such were measured to take; below 0: none was.
+ */
 static double measured(const sk_machine *m, const sk_program *p, int pc)
 {
     sk_launch_kind of;
@@ -84,7 +92,7 @@ static double price(const sk_machine *m, const sk_program *p, int pc)
     if (was >= 0) return sk_inst_share(in) * was;
     if (l) return sk_inst_share(in) * launch_cost(m, p, l); /* all are of the same updates */
     double seconds = compute(m, p, pc, &stream);
-    return sk_inst_share(in) * sk_machine_kernel(m, seconds, sk_inst_bytes(p, in), stream);
+    return sk_inst_share(in) * kernel(m, seconds, sk_inst_bytes(p, in), stream);
 }
 
 static double cost(sk_sim_rank *w, const sk_inst *in)

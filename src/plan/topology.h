@@ -14,11 +14,15 @@
  *     level: 32 over 2 alpha 2e-6      fat tree: switches of 32 hosts, whose uplinks carry half of
  *     level: 512 over 4                what their hosts can send; above them pods of 512 hosts.
  *                                      Up to 4 lines, from below; each alpha is for what leaves
- *     rails: 8 hosts 32 over 2         each host has 8 network cards, each with its own switch for
- * 32 hosts (0: for all); what changes rails goes over the uplinks torus: 16x16x16 rate 45e9 alpha
- * 5e-7       links of this rate in each direction between hosts that are neighbours; alpha is for
- * each link dragonfly: 4x16 rate 100e9 global 50e9 alpha 5e-7      routers with 4 hosts; groups of
- * 16 routers, all of them linked (rate), as are all groups (global)
+ *     rails: 8 hosts 32 over 2         each host has 8 network cards, each with its own switch
+ *                                      for 32 hosts (0: for all); what changes rails goes over
+ *                                      the uplinks
+ *     torus: 16x16x16 rate 45e9 alpha 5e-7
+ *                                      links of this rate in each direction between hosts that
+ *                                      are neighbours; alpha is for each link
+ *     dragonfly: 4x16 rate 100e9 global 50e9 alpha 5e-7
+ *                                      routers with 4 hosts; groups of 16 routers, all of them
+ *                                      linked (rate), as are all groups (global)
  *
  * `rate` of a level or of rails is what a switch's uplinks carry together, instead of `over`, which
  * is 1 if it is not said.  Hosts are numbered from leaf to leaf; of a torus the last number goes

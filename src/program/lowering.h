@@ -62,10 +62,10 @@ typedef struct sk_plan {
     /* tasks */
     const sk_tasks *tasks[2]; /* of the validation and the training section, by stage */
     /* edges; from `recompute` on the arrays by tensor are copies that have clones too */
-    const sk_stages *read_by;     /* tensor id -> set of stages that read it */
+    const sk_stages *read_by;      /* tensor id -> set of stages that read it */
     const sk_stages *read_forward; /* the same, of forward nodes alone */
-    const unsigned *as_part;      /* tensor id -> axes over which somebody reads a partial sum */
-    const sk_state *grad_made;    /* tensor id -> its gradient before any reduction */
+    const unsigned *as_part;       /* tensor id -> axes over which somebody reads a partial sum */
+    const sk_state *grad_made;     /* tensor id -> its gradient before any reduction */
     const sk_ints *of_chunk; /* [2 * chunk + phase]: its nodes, in graph order; regions has a copy
                                 in which it moves some, recompute one that has clones too */
     const char *crosses;     /* tensor id -> forward nodes of other layers read it */

@@ -254,7 +254,7 @@ static sk_status execute(sk_run *r, int from, int to)
 {
     double begin = sk_now();
     sk_assert(0 <= from && from <= to && to <= r->p->insts.n);
-    r->waited = r->copied = r->uncovered = 0;
+    r->waited = r->copied = r->uncovered = r->reading = 0;
     r->wire_device = 0;
     r->skip = r->full = r->late = false;
     r->set = 0;
@@ -264,7 +264,7 @@ static sk_status execute(sk_run *r, int from, int to)
     atomic_store(&r->line->step, (long long)r->step);
     atomic_store(&r->line->state, 2);
     SK_TRY(r->backend->section(r, from, to));
-    r->out.seconds = sk_now() - begin;
+    r->out.seconds = sk_now() - begin - r->reading;
     r->out.waited = r->waited;
     r->out.copied = r->copied;
     r->out.uncovered = r->uncovered;

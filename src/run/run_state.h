@@ -32,6 +32,7 @@ struct sk_run {
     int64_t *sent_then;     /* by rank: messages sent to it before the section began */
     int *place;             /* param -> its index among all parameters of the graph */
     double *times, *moving; /* [2 * instruction]: when it ran; when its bytes moved */
+    double reading;         /* seconds of a section in which they were read, after its end */
     double *began;          /* by call: when it was started */
     sk_disk *disk;          /* the file that buffers are offloaded to, or NULL */
     sk_background *copier;  /* copies between memories; NULL: there are none */

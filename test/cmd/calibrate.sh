@@ -22,7 +22,7 @@ refused() { # words of the sentence, the command line
 refused 'is no key=value' model=tiny nonsense
 refused '\-\-seconds is "0"' --seconds 0
 refused 'neither a file nor' model=tiny --like h9000
-refused 'has 2 ranks' model=tiny layout=dp=2
+refused "has 2 ranks" model=tiny layout=dp=2
 
 # Rows of a table that was written: what, then how many.
 rows() { awk -F, -v what="$1" '$1 == what' "$2" | wc -l; }

@@ -244,11 +244,13 @@ static void files(void)
     check(again.kernels.sms == m.kernels.sms && again.kernels.flops_f32 == m.kernels.flops_f32);
     check(again.engine.stream == m.engine.stream && again.engine.flash == m.engine.flash);
     check(again.kernels.product[0].batch == 1 && again.kernels.product[2].batch == 8);
-    check(again.step == 4e-5 && again.crowd == 1.25 && again.issue == 3e-6 && again.kernels.n_ops == 2);
+    check(again.step == 4e-5 && again.crowd == 1.25 && again.issue == 3e-6 &&
+          again.kernels.n_ops == 2);
     check(!strcmp(again.kernels.op[0].name, "layernorm") && again.kernels.op[0].type == SK_BF16);
     check(again.kernels.op[0].bytes == 2.5e7 && again.kernels.op[0].seconds == 1.25e-5);
     check(again.kernels.n_attention_at == 1 && again.kernels.attention_at[0].type == SK_F32);
-    check(again.kernels.attention_at[0].keys == 512 && again.kernels.attention_at[0].forward == 3e12);
+    check(again.kernels.attention_at[0].keys == 512 &&
+          again.kernels.attention_at[0].forward == 3e12);
     check(again.n_between == 2 && again.between[1].rate == 1e9 && again.nccl == m.nccl);
     remove(path);
     refused("like: h100-8\nproduct: bf16 64 128 1e12\n", "TYPE M N K FLOPS");

@@ -119,7 +119,7 @@ grep -q "runs on kernel walk" ops.err || fail "ops: $(cat ops.err)"
 
 # A GPU's addresses are not for the CPU's kernels.
 if "$skein" simulate --cluster here model=tiny device=cuda >here.out 2>&1; then fail "simulate --cluster here with device=cuda"; fi
-grep -q "cannot be measured instruction by instruction" here.out || fail "simulate: $(tail -n 3 here.out)"
+grep -q "skein calibrate device=cuda does that" here.out || fail "simulate: $(tail -n 3 here.out)"
 
 # A GPU that is too small: what is needed, of which kind, and a change that fits and then runs.
 small=(model=nano device=cuda train.batch=8 train.seq=64 train.steps=1 val.every=0 sample.every=0)

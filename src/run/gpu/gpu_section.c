@@ -202,7 +202,10 @@ static sk_status execute(sk_run *r, int from, int to)
     atomic_fetch_add_explicit(&r->line->heartbeat, to - from, memory_order_relaxed);
     SK_TRY(read_waits(r, from, to));
     if (g->offload) SK_TRY(sk_offload_end(g->offload, from, to));
-    return read_marks(r, from, to, begin);
+    double over = sk_now();
+    SK_TRY(read_marks(r, from, to, begin));
+    r->reading = sk_now() - over;
+    return SK_OK;
 }
 
 /* After a failure other ranks do not come to the calls that are under way: they are aborted. */
