@@ -559,7 +559,7 @@ static void programs(void)
     c->algorithm = c->algorithm ? 0 : 1;
     REFUSED(sk_verify((const sk_program *const *)two->p, 4), SK_EBUG, "P1:", "by ");
     world *bad_pin = sk_new(&arena, world);
-    REFUSED(compile(bad_pin, layout, &(sk_compile_opts){.pins = {.all = pinned("adasum")}}),
+    REFUSED(compile(bad_pin, "dp=2 tp=2", &(sk_compile_opts){.pins = {.all = pinned("adasum")}}),
             SK_ECONF, "adasum combines by adasum", "these do it: ");
 }
 
