@@ -5,6 +5,7 @@
 #include "base/file_io.h"
 #include "base/rng.h"
 #include "base/strings.h"
+#include "plan/jitter.h"
 #include "plan/network.h"
 #include "plan/simulator.h"
 
@@ -330,6 +331,83 @@ static void whole_steps(void)
     near("hosts that are not there", seconds_of("dp=4", &far), plain);
 }
 
+/* --- jitter --- */
+
+static double below(double z) { return 0.5 * erfc(-z / sqrt(2)); }
+
+/* Of so many steps, how many last no longer than x times the step without jitter: as many as the
+ * law of the slowest of n ranks says, within five deviations. */
+static void follows(const char *what, const double *factor, int steps, double x, double law)
+{
+    int n = 0;
+    for (int i = 0; i < steps; i++) n += factor[i] <= x;
+    double off = fabs(n - law * steps), most = 5 * sqrt(law * (1 - law) * steps) + 1;
+    check(off <= most, what, n, law * steps);
+}
+
+static void slowest(double sigma, double tail, double by, int n)
+{
+    enum { STEPS = 4000 };
+    double factor[STEPS];
+    sk_jitter j = {.sigma = sigma, .tail = tail, .factor = by, .draws = STEPS};
+    char text[80];
+    snprintf(text, sizeof text, "slowest of %d, %g,%g@%g", n, sigma, tail, by);
+    for (int i = 0; i < STEPS; i++) factor[i] = sk_jitter_slowest(&j, 7, i, 3, n);
+    for (double z = -2; z < 7; z += 0.25) {
+        double x = exp(sigma * z), late = sigma > 0 ? below(z - log(by) / sigma) : x >= by;
+        double one = (1 - tail) * (sigma > 0 ? below(z) : 1) + tail * late;
+        follows(text, factor, STEPS, x * (1 + 1e-9), pow(one, n));
+    }
+}
+
+/* Replicas that only work: a step is that of the slowest, by class as rank by rank. */
+static void jittered_replicas(int n, bool fold)
+{
+    char text[32];
+    sk_machine m = machine(work_alone, 64, "jitter: 0.1\n");
+    sk_jitter_result r, again;
+    snprintf(text, sizeof text, "dp=%d", n);
+    simulated k = {.t = small("tiny", 2, 16, text)};
+    m.topology.jitter.draws = 1000;
+    if (!compiles(&k) || !step(&k, &m, fold)) return;
+    sk_simulate_in in = {
+        .machine = &m, .programs = k.programs, .shape_of = k.shape_of, .by_class = fold};
+    must(sk_jitter_steps(&arena, &in, 5, &r), text);
+    must(sk_jitter_steps(&arena, &in, 5, &again), text);
+    check(!memcmp(&r, &again, sizeof r), "the same twice", r.median, again.median);
+    double median = log(r.median / k.p.seconds) / 0.1, p99 = log(r.p99 / k.p.seconds) / 0.1;
+    check(fabs(pow(below(median), n) - 0.5) < 0.08, text, pow(below(median), n), 0.5);
+    check(fabs(pow(below(p99), n) - 0.99) < 0.015, text, pow(below(p99), n), 0.99);
+    check(r.worst >= r.p99, text, r.worst, r.p99);
+}
+
+/* Pipelines that are not in step: one rank of each class is held up by the slowest of every stage,
+ * which are of different replicas. */
+static void jitter_bound(void)
+{
+    sk_machine m = machine(work_alone, 64, "jitter: 0.2\n");
+    simulated k = {.t = small("llama-tiny", 4, 16, "pp=4 dp=4 micro=4")};
+    sk_jitter_result few, all;
+    if (!compiles(&k)) return;
+    sk_simulate_in in = {.machine = &m, .programs = k.programs, .shape_of = k.shape_of};
+    must(sk_jitter_steps(&arena, &in, 5, &all), "ranks");
+    in.by_class = true;
+    must(sk_jitter_steps(&arena, &in, 5, &few), "classes");
+    check(few.median > all.median && few.median < 1.3 * all.median, "bound", few.median,
+          all.median);
+}
+
+static void jitter(void)
+{
+    slowest(0.05, 0, 1, 1);
+    slowest(0.02, 0, 1, 1000);
+    slowest(0.05, 0.01, 1.2, 1);
+    slowest(0.05, 0.01, 1.2, 64);
+    slowest(0, 0.01, 2, 16);
+    for (int fold = 0; fold < 2; fold++) jittered_replicas(1, fold), jittered_replicas(16, fold);
+    jitter_bound();
+}
+
 static void refused(const char *text, const char *words)
 {
     sk_machine m = {0};
@@ -361,6 +439,11 @@ static void lines(void)
     refused("torus: 1024x1024x1024 rate 1\n", "16x16x16");
     refused("dragonfly: 4 rate 1e9 global 1e9\n", "HOSTSxROUTERS");
     refused("like: h100-8\nlevel: 4\ntorus: 4 rate 1\n", "more than one network");
+    refused("like: h100-8\njitter: 0.02, 0.001@1.5\n", NULL);
+    refused("jitter: 0.02,0.001\n", "PROBABILITY@FACTOR");
+    refused("jitter: 0\n", "PROBABILITY@FACTOR");
+    refused("jitter: 0.1,0.1@0.5\n", "PROBABILITY@FACTOR");
+    refused("jitter: fast\n", "PROBABILITY@FACTOR");
     refused("like: h100-8\nlevel: 4\nlevel: 6\n", "each a multiple");
     refused("like: h100-8\nlevel: 4\nrails: 8\n", "rails first");
     sk_topology t = {0};
@@ -385,10 +468,12 @@ static void written(void)
         "rails: 4 hosts 8 over 2\nlevel: 16\n", "torus: 4x2x3 rate 1e9 alpha 2e-6\n",
         "dragonfly: 2x4 rate 1e9 global 2e9\n"};
     for (int i = 0; i < 4; i++) {
-        sk_machine m = machine("like: h100-8\n", 4,
-                               sk_print(&arena, "%s%s", networks[i],
-                                        "slow: 3@1.25, host2-3@1.5\nunlike: 1 flops 5e14\n")),
-                   again;
+        sk_machine
+            m = machine(
+                "like: h100-8\n", 4,
+                sk_print(&arena, "%s%s", networks[i],
+                         "slow: 3@1.25, host2-3@1.5\nunlike: 1 flops 5e14\njitter: 0.5,0.25@2\n")),
+            again;
         const char *path = sk_print(&arena, "/tmp/skein-topology-%d", (int)getpid());
         must(sk_machine_write(&arena, path, &m), path);
         must(sk_machine_read(&arena, path, &again), path);
@@ -511,6 +596,7 @@ int main(void)
     rails();
     tori();
     dragonflies();
+    jitter();
     exposed_axes();
     whole_steps();
     lines();
