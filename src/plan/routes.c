@@ -135,6 +135,11 @@ sk_status sk_routes_open(const sk_machine *m, int n_ranks, sk_routes *out)
         return sk_fail(SK_ECONF,
                        "machine %s: its torus has %d hosts, and %d ranks, %d on each host, need %d",
                        m->name, nodes(&t->torus), n_ranks, m->ranks_per_host, out->hosts);
+    if (t->n_levels && t->level[0].rails > m->ranks_per_host)
+        return sk_fail(SK_ECONF,
+                       "machine %s: %d rails for the %d ranks of a host; at most one for each rank "
+                       "is needed",
+                       m->name, t->level[0].rails, m->ranks_per_host);
     if (out->hosts < 2) return SK_OK;
     if (t->torus.n) out->n_links = 2 * nodes(&t->torus) * t->torus.n;
     else if (t->dragonfly.hosts) SK_TRY(open_dragonfly(out));

@@ -259,6 +259,14 @@ static void rails(void)
     met x;
     meets(&x, "dp=8", 4, "like: h100-8\n", "rails: 4 over 1e6\n"); /* rings over all cards */
     same("rings on rails", sk_network_call(&x.n, 0, SK_ALLREDUCE, 0)->costs.between.beta, 1 / 46e9);
+    /* 8 cards of a host, a quarter of their rate above: 2 of 8, whatever the algorithm's share */
+    meets(&x, "dp=16", 8, "like: h100-8\n", "level: 1 over 4\n");
+    near("rings over all cards", sk_network_call(&x.n, 0, SK_ALLREDUCE, 0)->costs.between.beta,
+         4 / 46e9);
+    near("their price",
+         sk_machine_coll(sk_network_call(&x.n, 0, SK_ALLGATHER, 0), SK_ALLGATHER, 1LL << 40,
+                         (sk_reach){16, 2, 8}),
+         (1LL << 40) * 15 / 16 / (2 * 46e9) + 14 * 3.4e-6 + 1.4e-5);
 }
 
 /* A ring both ways has half of its bytes on each link; with every second host, its neighbours'
@@ -458,6 +466,9 @@ static void lines(void)
     m = machine(work_alone, 2, "torus: 1x1 rate 1e9\n");
     check(sk_simulate(&arena, &in, &k.p) == SK_ECONF && strstr(sk_error_line(), "need 2"),
           "a torus that is too small", 0, 0);
+    m = machine(work_alone, 2, "rails: 4\n");
+    check(sk_simulate(&arena, &in, &k.p) == SK_ECONF && strstr(sk_error_line(), "4 rails"),
+          "more rails than ranks", 0, 0);
 }
 
 /* What is written is what was read. */
@@ -501,7 +512,7 @@ static void random_layout(sk_trial *t, char *text, size_t n)
     t->bucket_bytes = pick(0, 1) ? 4096 : 0;
 }
 
-static void random_network(sk_out *o, int hosts)
+static void random_network(sk_out *o, int hosts, int per_host)
 {
     int leaf = pick(1, 4);
     switch (pick(0, 5)) {
@@ -510,7 +521,7 @@ static void random_network(sk_out *o, int hosts)
                    2 * leaf);
         break;
     case 1:
-        sk_out_add(o, "rails: %d hosts %d over %d\n", pick(1, 8), pick(0, 4), pick(1, 40));
+        sk_out_add(o, "rails: %d hosts %d over %d\n", pick(1, per_host), pick(0, 4), pick(1, 40));
         break;
     case 2:
         sk_out_add(o, "torus: %dx%d rate %d alpha 1e-6\n", leaf, (hosts + leaf - 1) / leaf,
@@ -529,7 +540,7 @@ static const char *random_topology(int hosts, int ranks)
     static const char *const values[] = {"1e12", "1e11", "1e8", "1e9", "3e-4"};
     sk_out o = {.arena = &arena};
     sk_out_add(&o, "# %d ranks on %d hosts\n", ranks, hosts);
-    random_network(&o, hosts);
+    random_network(&o, hosts, (ranks + hosts - 1) / hosts);
     for (int i = pick(0, 2); i > 0; i--)
         sk_out_add(&o, "slow: %d@%g\n", pick(0, ranks - 1), 1 + 0.25 * pick(1, 8));
     if (!pick(0, 3)) sk_out_add(&o, "slow: host%d@1.5\n", pick(0, hosts - 1));
