@@ -175,10 +175,10 @@ static double shared_cores(const sk_sim *k)
     double work = 0, between = 0;
     int64_t each = k->m->ranks_per_host, hosts = (k->n_ranks + each - 1) / each;
     if (!k->m->chosen || k->m->costs.cores < 1) return 0;
-    for (int i = 0; i < k->n; i++) {
-        const sk_simulated_rank *r = &k->out->v[i];
-        work += (r->busy * k->w[i].p->threads + k->w[i].core) * r->ranks;
-        between += k->w[i].between * r->ranks / k->n_ranks;
+    for (int r = 0; r < k->n_ranks; r++) { /* in this order, so that classes change no bit */
+        const sk_sim_rank *w = &k->w[k->at[r]];
+        work += w->out->busy * w->p->threads + w->core;
+        between += w->between / k->n_ranks;
     }
     return work / (double)(hosts * k->m->costs.cores) + between;
 }

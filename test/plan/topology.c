@@ -498,16 +498,23 @@ static void written(void)
 static void random_layout(sk_trial *t, char *text, size_t n)
 {
     static const char *const presets[] = {"tiny", "llama-tiny"};
-    static const char *const orders[] = {"pp dp cp tp", "dp pp tp cp", "cp tp dp pp"};
+    static const char *const orders[] = {"pp dp cp tp", "dp pp tp cp", "cp tp dp pp",
+                                         "pp dp ep tp", "dp pp tp ep", "ep tp dp pp"};
     static const char *const bys[] = {"", " by=ring", " by=exchange"};
-    int dp, tp, pp, cp, zero = pick(0, 3);
+    static const char *const syncs[] = {"", "", " sync=gossip", " sync=diloco:4", " sync=local:2"};
+    int dp, tp, pp, cp, zero = pick(0, 3), copy = pick(2, 4);
     do dp = pick(1, 8), tp = pick(1, 4), pp = pick(1, 4), cp = pick(0, 2) ? 1 : pick(2, 4);
     while (dp * tp * pp * cp > 64);
     int at = snprintf(text, n, "dp=%d tp=%d pp=%d zero=%d micro=%d schedule=%s%s", dp, tp, pp, zero,
                       pick(1, 5), pick(0, 1) ? "1f1b" : "gpipe", pick(0, 1) ? "" : " recompute=1");
-    at += snprintf(text + at, n - (size_t)at, " cp=%d%s", cp, cp > 1 ? bys[pick(0, 2)] : "");
-    snprintf(text + at, n - (size_t)at, " order: %s", orders[pick(0, 2)]);
-    *t = small(presets[cp > 1 || pick(0, 1)], pick(1, 6), pick(1, 20), text);
+    bool moe = cp == 1 && tp == 1 && !pick(0, 1);
+    at += snprintf(text + at, n - (size_t)at, " %s=%d%s", moe ? "ep" : "cp", moe ? pick(1, 4) : cp,
+                   cp > 1 ? bys[pick(0, 2)] : "");
+    if (zero == 3 && dp % copy == 0) at += snprintf(text + at, n - (size_t)at, " copy=%d", copy);
+    if (zero == 0 && dp > 1 && !moe)
+        at += snprintf(text + at, n - (size_t)at, "%s", syncs[pick(0, 4)]);
+    snprintf(text + at, n - (size_t)at, " order: %s", orders[3 * moe + pick(0, 2)]);
+    *t = small(moe ? "switch-tiny" : presets[cp > 1 || pick(0, 1)], pick(1, 6), pick(1, 20), text);
     t->hyper.intermediate_size = pick(30, 70);
     t->bucket_bytes = pick(0, 1) ? 4096 : 0;
 }
