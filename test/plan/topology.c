@@ -298,6 +298,12 @@ static void dragonflies(void)
     call_takes("dp=8", 1, "dragonfly: 2x2 rate 1e9 global 1e5\n", "dp", SK_ALLREDUCE, 10);
     message_takes("pp=2 tp=2 order: pp tp", 1, "dragonfly: 1x2 rate 1e6 global 1e6 alpha 1e-3\n", 2,
                   2, 2e-3);
+    /* Of four groups, the two ranks of one send to those of the next: a third of their bytes goes
+     * straight (2 links), a third by each of the others (3 and 5 links). */
+    message_takes("pp=4 tp=2 order: pp tp", 1, "dragonfly: 1x2 rate 1e9 global 1e5 alpha 1e-3\n", 2,
+                  20.0 / 3, 10e-3 / 3);
+    call_takes("dp=4 tp=2 order: dp tp", 1, "dragonfly: 1x2 rate 1e9 global 1e5\n", "dp",
+               SK_ALLREDUCE, 20.0 / 3 * 2);
 }
 
 /* Of two axes, the bytes of one are free. */
