@@ -241,9 +241,9 @@ static const char *exposed_text(const simulation *s)
     sk_out o = {.arena = s->arena};
     for (int i = 0; i < SK_N_EXPOSED; i++) {
         double part = 100 * p->exposed_by[i] / p->seconds;
-        if (part < shown) continue;
-        sk_out_add(&o, "%s%s %.1f", o.n ? " · " : " (", sk_exposed_name(&s->setup->layout.mesh, i),
-                   part);
+        const char *name = sk_exposed_name(&s->setup->layout.mesh, i);
+        if (part < shown || !name) continue;
+        sk_out_add(&o, "%s%s %.1f", o.n ? " · " : " (", name, part);
     }
     if (o.n) sk_out_add(&o, ")");
     return sk_or_empty(o.s);

@@ -151,5 +151,5 @@ refused 64 "about the steps of --jitter" --draws 5
 refused 64 "a number from 1 to" --jitter 0.1 --draws 0
 refused 64 "PROBABILITY@FACTOR" --jitter 0.1,0.1
 refused 64 "RANK@FACTOR" --slow 3
-refused 78 "there is no rank 4" layout=dp=4 --slow 4@2
+refused 78 "rank 4 is not there" layout=dp=4 --slow 4@2
 echo "vary: $rows rows are single calls ($refused refused), laws of flops, network, price and scaling hold"

@@ -467,7 +467,8 @@ static void lines(void)
     simulated k = {.t = small("tiny", 4, 8, "dp=4")};
     if (!compiles(&k)) return;
     sk_simulate_in in = {.machine = &m, .programs = k.programs, .shape_of = k.shape_of};
-    check(sk_simulate(&arena, &in, &k.p) == SK_ECONF && strstr(sk_error_line(), "no rank 4"),
+    check(sk_simulate(&arena, &in, &k.p) == SK_ECONF &&
+              strstr(sk_error_line(), "rank 4 is not there; the job has 4, 0 to 3"),
           "a rank that is not there", 0, 0);
     m = machine(work_alone, 2, "torus: 1x1 rate 1e9\n");
     check(sk_simulate(&arena, &in, &k.p) == SK_ECONF && strstr(sk_error_line(), "need 2"),
