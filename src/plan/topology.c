@@ -119,7 +119,7 @@ static bool set_jitter(sk_jitter *j, const char *s)
         !sk_read_plain(part[2], &new.factor))
         return false;
     *j = new;
-    return new.sigma >= 0 && new.sigma <= 2 && new.tail >= 0 && new.tail < 1 && new.factor >= 1 &&
+    return new.sigma >= 0 && new.sigma <= 2 && new.tail >= 0 && new.tail <= 1 && new.factor >= 1 &&
            new.factor <= 1e6 && new.sigma + new.tail > 0;
 }
 
