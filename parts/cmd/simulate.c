@@ -1,7 +1,7 @@
 /* simulate.c - `skein simulate`: the programs of all ranks, simulated.
  *
  * Compiles one program per shape of rank and simulates one rank per class of equal
- * ranks (plan/rank_classes.h) above SMALL ranks, every rank below.  Needs no data, no
+ * ranks (plan/rank_classes.h) above SK_SIMULATE_EACH ranks, every rank below.  Needs no data, no
  * devices, and no more time for sixteen thousand ranks than for eight. */
 #include "base/clock.h"
 #include "base/file_io.h"
@@ -10,6 +10,7 @@
 #include "cli/cmd.h"
 #include "cli/vary.h"
 #include "plan/calibrate.h"
+#include "plan/jitter.h"
 #include "plan/simulator.h"
 #include "plan/profile.h"
 #include "run/trace.h"
@@ -22,13 +23,12 @@
 #include <math.h>
 #include <string.h>
 
-enum { SMALL = 64 };
-
 static const char usage[] =
     "usage: skein simulate [FILE.yaml] [key=value ...] [-n RANKS] [--cluster NAME|FILE]\n"
     "                      [--trace FILE] [--fold yes|no] [-o csv|json|md]\n"
     "                      [--vary NAME=LIST ... [--scaling strong|weak] [--svg FILE]]\n"
-    "                      [--sensitivity] [--slow RANK@FACTOR,hostN@FACTOR ...]\n\n"
+    "                      [--sensitivity] [--slow RANK@FACTOR,hostN@FACTOR ...]\n"
+    "                      [--jitter SIGMA[,PROBABILITY@FACTOR]] [--draws N]\n\n"
     "Simulates the programs that skein train would run: the time of a step, how much of it\n"
     "is work, exposed communication and bubble, bytes on the wire, and a trace for\n"
     "chrome://tracing or ui.perfetto.dev.  Needs no data and no devices.  mfu is that of a run:\n"
@@ -58,6 +58,11 @@ static const sk_option options[] = {
      "3@1.2,8-15@1.05,host2@1.1: these ranks, or all of a host, take so many times as long for "
      "their work",
      true},
+    {"jitter",
+     "0.02: work of each rank takes exp(0.02 z) times as long in a step, z normal; "
+     "0.02,0.001@1.5: and 1.5 times that once in 1,000; median and p99 of the step",
+     true},
+    {"draws", "steps with jitter to simulate (200)", true},
     {"sensitivity", "the step with each number of the machine 10 % better and worse", false},
     {0},
 };
@@ -69,11 +74,12 @@ typedef struct simulation {
     sk_machine machine;
     double peak; /* flops per second of all ranks */
     sk_simulation simulated;
-    bool here;          /* measure instructions */
-    sk_profile profile; /* of `here` */
+    sk_jitter_result jitter; /* zeros: the machine has none */
+    bool here;               /* measure instructions */
+    sk_profile profile;      /* of `here` */
     sk_call_times calls;
     const char *trace; /* NULL: none */
-    const char *fold;  /* "yes", "no"; NULL: above SMALL ranks */
+    const char *fold;  /* "yes", "no"; NULL: above SK_SIMULATE_EACH ranks */
 } simulation;
 
 /* The rate at which one thread reads one part of memory and writes another. */
@@ -174,11 +180,14 @@ static sk_status walk(simulation *s)
     sk_simulate_in in = {.machine = &s->machine,
                          .programs = programs,
                          .shape_of = shape_of,
-                         .by_class = s->fold ? !strcmp(s->fold, "yes") : s->setup->n_ranks > SMALL,
+                         .by_class = s->fold ? !strcmp(s->fold, "yes")
+                                             : s->setup->n_ranks > SK_SIMULATE_EACH,
                          .trace = s->trace != NULL};
     if (s->here) SK_TRY(measure_ranks(s, &in));
     in.seconds = s->profile.seconds;
     in.calls = s->here ? &s->calls : NULL;
+    if (s->machine.topology.jitter.draws)
+        SK_TRY(sk_jitter_steps(s->arena, &in, s->job->seed, &s->jitter));
     return sk_simulate(s->arena, &in, &s->simulated);
 }
 
@@ -233,9 +242,9 @@ static const char *exposed_text(const simulation *s)
     sk_out o = {.arena = s->arena};
     for (int i = 0; i < SK_N_EXPOSED; i++) {
         double part = 100 * p->exposed_by[i] / p->seconds;
-        if (part < shown) continue;
-        sk_out_add(&o, "%s%s %.1f", o.n ? " · " : " (", sk_exposed_name(&s->setup->layout.mesh, i),
-                   part);
+        const char *name = sk_exposed_name(&s->setup->layout.mesh, i);
+        if (part < shown || !name) continue;
+        sk_out_add(&o, "%s%s %.1f", o.n ? " · " : " (", name, part);
     }
     if (o.n) sk_out_add(&o, ")");
     return sk_or_empty(o.s);
@@ -244,9 +253,10 @@ static const char *exposed_text(const simulation *s)
 static const char *const columns[] = {"class",  "ranks",      "first_rank", "stage",  "step_s",
                                       "busy_s", "exposed_s",  "bubble_s",   "bubble", "exposed_pct",
                                       "flops",  "sent_bytes", "mem_bytes",  "tok_s",  "mfu"};
-enum { COLS = sizeof columns / sizeof *columns };
+enum { COLS = sizeof columns / sizeof *columns, MOST_COLS = COLS + SK_N_EXPOSED + 2 };
 
-/* Exposed seconds by axis stand behind the columns; of the memory, if there are any. */
+/* Exposed seconds by axis stand behind the columns, of the memory if there are any; steps with
+ * jitter behind those. */
 static const char *exposed_name(const simulation *s, int i)
 {
     if (i == SK_EXPOSED_MEMORY && s->simulated.exposed_by[i] <= 0) return NULL;
@@ -261,6 +271,7 @@ static int head_of(const simulation *s, const char **head)
         const char *name = exposed_name(s, i);
         if (name) head[n++] = sk_print(s->arena, "exposed_%s_s", name);
     }
+    if (s->jitter.median > 0) head[n++] = "step_p50_s", head[n++] = "step_p99_s";
     return n;
 }
 
@@ -268,6 +279,8 @@ static void add_exposed(const simulation *s, const double *by, const char **cell
 {
     for (int i = 0; i < SK_N_EXPOSED; i++)
         if (exposed_name(s, i)) *cell++ = sk_print(s->arena, "%.9g", by[i]);
+    *cell++ = sk_print(s->arena, "%.9g", s->jitter.median); /* past the columns without jitter */
+    *cell = sk_print(s->arena, "%.9g", s->jitter.p99);
 }
 
 /* `bubble` is over the work, so that a pipeline's is (p-1)/m. */
@@ -277,22 +290,21 @@ static void add_row(sk_table *t, const simulation *s, const char *name, const sk
     sk_arena *a = t->arena;
     double step = s->simulated.seconds;
     bool works = !r->program || !sk_idle(r->program); /* the row of all has none */
-    const char *cells[COLS + SK_N_EXPOSED] = {
-        name,
-        sk_print(a, "%d", r->ranks),
-        sk_print(a, "%d", r->rank),
-        sk_print(a, "%d", r->stage),
-        sk_print(a, "%.9g", step),
-        sk_print(a, "%.9g", r->busy),
-        sk_print(a, "%.9g", r->exposed),
-        sk_print(a, "%.9g", r->bubble),
-        sk_print(a, "%.9g", r->busy > 0 ? r->bubble / r->busy : 0),
-        sk_print(a, "%.4g", step > 0 ? 100 * r->exposed / step : 0),
-        sk_print(a, "%.9g", flops),
-        sk_print(a, "%lld", (long long)wire),
-        sk_print(a, "%lld", (long long)memory),
-        sk_print(a, "%.6g", step > 0 ? tokens(s) / step : 0),
-        works ? sk_print(a, "%.4g", mfu(s)) : ""};
+    const char *cells[MOST_COLS] = {name,
+                                    sk_print(a, "%d", r->ranks),
+                                    sk_print(a, "%d", r->rank),
+                                    sk_print(a, "%d", r->stage),
+                                    sk_print(a, "%.9g", step),
+                                    sk_print(a, "%.9g", r->busy),
+                                    sk_print(a, "%.9g", r->exposed),
+                                    sk_print(a, "%.9g", r->bubble),
+                                    sk_print(a, "%.9g", r->busy > 0 ? r->bubble / r->busy : 0),
+                                    sk_print(a, "%.4g", step > 0 ? 100 * r->exposed / step : 0),
+                                    sk_print(a, "%.9g", flops),
+                                    sk_print(a, "%lld", (long long)wire),
+                                    sk_print(a, "%lld", (long long)memory),
+                                    sk_print(a, "%.6g", step > 0 ? tokens(s) / step : 0),
+                                    works ? sk_print(a, "%.4g", mfu(s)) : ""};
     add_exposed(s, r->exposed_by, cells + COLS);
     sk_table_add(t, cells);
 }
@@ -310,7 +322,7 @@ static int64_t fullest(const simulation *s)
 static sk_status table(const simulation *s, const char *format)
 {
     const sk_simulation *p = &s->simulated;
-    const char *head[COLS + SK_N_EXPOSED];
+    const char *head[MOST_COLS];
     sk_table t = {.arena = s->arena, .head = head, .n_cols = head_of(s, head)};
     sk_simulated_rank all = {.ranks = s->setup->n_ranks,
                              .stage = -1,
@@ -380,6 +392,9 @@ static void summary(const simulation *s, const char *idle)
     printf("time      busy %.1f %% · exposed %.1f %%%s · bubble %.1f %% of the step (mean of "
            "ranks)\n",
            100 * p->busy / step, 100 * p->exposed / step, exposed_text(s), 100 * p->bubble / step);
+    if (s->jitter.median > 0)
+        printf("jitter    step %.6g s at the median · %.6g s p99 · %.6g s the longest of %d\n",
+               s->jitter.median, s->jitter.p99, s->jitter.worst, s->machine.topology.jitter.draws);
     traffic(s);
     if (p->copied > 0)
         printf("copies    %.4g s between memories, %.1f %% of it overlapped with work (mean of "
@@ -424,12 +439,13 @@ static sk_status find_machine(simulation *s, const char *cluster, const char **w
     return sk_machine_default_on(a, here ? NULL : cluster, gpu, &s->machine, warning);
 }
 
-static sk_status slow_down(sk_machine *m, const sk_conf_rest *rest)
+static sk_status disturb(sk_machine *m, const sk_conf_rest *rest)
 {
     for (int i = 0; i < rest->n_given; i++)
         if (!strcmp(rest->given[i].name, "slow"))
             SK_TRY(sk_topology_slow(&m->topology, rest->given[i].value));
-    return SK_OK;
+    return sk_topology_jitter(&m->topology, sk_conf_option(rest, "jitter"),
+                              sk_conf_option(rest, "draws"));
 }
 
 static sk_status run(sk_arena *a, int argc, char **argv)
@@ -448,7 +464,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     SK_TRY(check_tables(&s, &rest));
     SK_TRY(find_machine(&s, cluster, &warning));
     if (warning) fprintf(stderr, "skein: %s\n", warning);
-    SK_TRY(slow_down(&s.machine, &rest));
+    SK_TRY(disturb(&s.machine, &rest));
     if (slower_than_told(&s.machine, s.job))
         fprintf(
             stderr,

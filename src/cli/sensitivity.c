@@ -23,6 +23,7 @@ static sk_status scaled(const sk_job *job, const sk_machine *m, const char *name
     sk_machine *other = sk_new(&tmp, sk_machine);
     sk_job *its = sk_new(&tmp, sk_job);
     *other = *m;
+    other->topology.jitter.draws = 0;
     *its = *job;
     if (job->machine) its->machine = other;
     sk_status st = sk_machine_scale(other, name, by);

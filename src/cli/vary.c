@@ -105,7 +105,7 @@ static const char *const measures[] = {"ranks",       "step_s",     "tok_s_rank"
                                        "bound",       "usd_mtok"};
 enum {
     MEASURES = sizeof measures / sizeof *measures,
-    COLS = SK_VARY_NAMES + MEASURES + SK_VARY_AXES + 2
+    COLS = SK_VARY_NAMES + MEASURES + SK_VARY_AXES + 4
 };
 
 /* Are ranks one of the names?  Then they are no measure. */
@@ -124,6 +124,7 @@ static int head_of(const sk_vary *v, const char **head)
     if (v->scaling) head[c++] = "efficiency";
     for (int i = 0; i < v->n_exposed; i++)
         head[c++] = sk_print(v->arena, "exposed_%s_pct", v->exposed[i]);
+    if (v->machine->topology.jitter.draws) head[c++] = "step_p50_s", head[c++] = "step_p99_s";
     head[c++] = "refused";
     return c;
 }
@@ -153,6 +154,9 @@ static void add_step(const sk_vary *v, const sk_vary_row *r, const char **cell)
     *cell++ = s->dollars > 0 ? sk_print(a, "%.4g", s->dollars) : "";
     if (v->scaling) *cell++ = sk_print(a, "%.4g", r->efficiency);
     for (int i = 0; i < v->n_exposed; i++) *cell++ = exposed_cell(v, s, v->exposed[i]);
+    if (!v->machine->topology.jitter.draws) return;
+    *cell++ = sk_print(a, "%.9g", s->jitter.median);
+    *cell++ = sk_print(a, "%.9g", s->jitter.p99);
 }
 
 static void add_row(const sk_vary *v, sk_table *t, const sk_vary_row *r)

@@ -15,7 +15,7 @@
 #define SK_CLI_VARY_H
 
 #include "cli/argv.h"
-#include "plan/simulator.h"
+#include "plan/jitter.h"
 
 enum { SK_VARY_NAMES = 8, SK_VARY_VALUES = 64, SK_VARY_ROWS = 4096, SK_VARY_AXES = 24 };
 
@@ -35,6 +35,7 @@ typedef struct sk_vary_step {
     double exposed_by[SK_N_EXPOSED];
     const char *exposed_name[SK_N_EXPOSED]; /* NULL: the layout has no such axis */
     double tokens, mfu;
+    sk_jitter_result jitter;
     double dollars; /* for a million tokens; 0: the machine has no price */
     int64_t bytes;  /* of the rank that needs the most */
     bool fits;

@@ -197,5 +197,10 @@ sk_status sk_vary_step_of(sk_arena *a, const sk_job *job, const sk_machine *m, s
     SK_TRY(sk_setup_second_programs(s)); /* refuses what a run would */
     SK_TRY(sk_setup_simulate(a, s, m, &step));
     fill(s, m, &step, out);
+    sk_simulate_in in = {.machine = m,
+                         .programs = step.programs,
+                         .shape_of = step.shape_of,
+                         .by_class = s->n_ranks > SK_SIMULATE_EACH};
+    if (m->topology.jitter.draws) SK_TRY(sk_jitter_steps(a, &in, s->job->seed, &out->jitter));
     return SK_OK;
 }

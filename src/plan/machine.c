@@ -112,6 +112,7 @@ static const key keys[] = {
     {"idle_watts", SPEED, AT(upkeep.idle_watts), 1e-3, 1e6},
     {"slow", TOPOLOGY, 0, 0, 0},
     {"unlike", TOPOLOGY, 0, 0, 0},
+    {"jitter", TOPOLOGY, 0, 0, 0},
     {"rails", TOPOLOGY, 0, 0, 0}, /* before the levels above them */
     {"level", TOPOLOGY, 0, 0, 0},
     {"torus", TOPOLOGY, 0, 0, 0},

@@ -61,8 +61,8 @@ static void flow(opening *o, int from, int to, double bytes, ways *w)
     sk_routes_find(&o->routes, from, to, &o->path);
     if (w) w->alpha += o->path.alpha, w->n++;
     for (int i = 0; i < o->path.n; i++) {
-        int link = o->path.v[i];
-        if (!w) o->load[link] += bytes;
+        int link = o->path.v[i].link;
+        if (!w) o->load[link] += bytes * o->path.v[i].part;
         else w->worst = fmax(w->worst, o->load[link] / sk_routes_capacity(&o->routes, link));
     }
 }
@@ -167,6 +167,33 @@ static int case_of(opening *o, const int *ranks, int n, double alpha, double bet
     return o->out->cases.n - 1;
 }
 
+/* --- loads --- */
+
+typedef void loader(opening *o, const void *what);
+
+/* What the fullest link needs for a byte of the call. */
+static double load_all(opening *o, loader *load, const void *what)
+{
+    double most = 0;
+    memset(o->load, 0, sizeof *o->load * (size_t)o->routes.n_links);
+    load(o, what);
+    for (int i = 0; i < o->routes.n_links; i++)
+        most = fmax(most, o->load[i] / sk_routes_capacity(&o->routes, i));
+    return most;
+}
+
+/* In a dragonfly all go straight, or all go around, whichever is faster. */
+static void load_links(opening *o, loader *load, const void *what)
+{
+    o->routes.around = false;
+    double straight = load_all(o, load, what);
+    if (!o->in->machine->topology.dragonfly.hosts) return;
+    o->routes.around = true;
+    if (load_all(o, load, what) < straight) return;
+    o->routes.around = false;
+    load_all(o, load, what);
+}
+
 /* --- groups --- */
 
 static void follow(opening *o, sk_pattern pattern, const int *ranks, int n, ways *w)
@@ -186,22 +213,33 @@ static int group_case(opening *o, sk_pattern pattern, const int *ranks, int n)
                    w.worst * (o->in->machine->ring ? 1 : most));
 }
 
-/* All groups of this number, once with loads, once with what they come to. */
+typedef struct calls { /* of all groups of a number */
+    sk_pattern pattern;
+    int group, *of;
+} calls;
+
+/* Each group once: loads the links, or looks at what they come to. */
+static void visit_groups(opening *o, const calls *c, bool look)
+{
+    for (int r = 0; r < o->in->n_ranks; r++) c->of[r] = -1;
+    for (int r = 0; r < o->in->n_ranks; r++) {
+        if (c->of[r] >= 0) continue;
+        int n = sk_network_members(o->in->programs[o->in->shape_of[r]], r, c->group, o->ranks);
+        c->of[r] = 0;
+        if (!look) follow(o, c->pattern, o->ranks, n, NULL);
+        int which = look && n > 1 ? group_case(o, c->pattern, o->ranks, n) : 0;
+        for (int i = 0; i < n; i++) c->of[o->ranks[i]] = which;
+    }
+}
+
+static void load_groups(opening *o, const void *c) { visit_groups(o, c, false); }
+
 static void open_group(opening *o, sk_pattern pattern, int group)
 {
     int *of = o->out->groups[pattern][group] = sk_many(o->arena, int, o->in->n_ranks);
-    memset(o->load, 0, sizeof *o->load * (size_t)o->routes.n_links);
-    for (int look = 0; look < 2; look++) {
-        for (int r = 0; r < o->in->n_ranks; r++) of[r] = -1;
-        for (int r = 0; r < o->in->n_ranks; r++) {
-            if (of[r] >= 0) continue;
-            int n = sk_network_members(o->in->programs[o->in->shape_of[r]], r, group, o->ranks);
-            of[r] = 0;
-            if (!look) follow(o, pattern, o->ranks, n, NULL);
-            int which = look && n > 1 ? group_case(o, pattern, o->ranks, n) : 0;
-            for (int i = 0; i < n; i++) of[o->ranks[i]] = which;
-        }
-    }
+    calls c = {.pattern = pattern, .group = group, .of = of};
+    load_links(o, load_groups, &c);
+    visit_groups(o, &c, true);
 }
 
 static sk_pattern pattern_of(sk_coll_kind kind)
@@ -261,35 +299,42 @@ static int shifted(const sk_mesh *m, int from, int by)
     return sk_mesh_rank(m, b);
 }
 
-/* Ranks of one stage send together; along other axes all ranks do. */
-static void send_all(opening *o, const sk_network_shift *s, int stage, bool look)
+typedef struct sends { /* of the ranks of a stage; -1: of all */
+    const sk_network_shift *shift;
+    int stage;
+} sends;
+
+static void visit_sends(opening *o, const sends *s, bool look)
 {
     const sk_layout *l = &o->in->programs[0]->layout;
     int coord[SK_MAX_AXES];
     for (int r = 0; r < o->in->n_ranks; r++) {
         ways w = {0};
-        int ends[] = {r, shifted(&l->mesh, r, s->by)};
+        int ends[] = {r, shifted(&l->mesh, r, s->shift->by)};
         sk_mesh_coords(&l->mesh, r, coord);
-        if (stage >= 0 && coord[l->stage_axis] != stage) continue;
+        if (s->stage >= 0 && coord[l->stage_axis] != s->stage) continue;
         flow(o, ends[0], ends[1], 1, look ? &w : NULL);
-        if (look) s->of[r] = case_of(o, ends, 2, w.alpha, w.worst);
+        if (look) s->shift->of[r] = case_of(o, ends, 2, w.alpha, w.worst);
     }
 }
 
+static void load_sends(opening *o, const void *s) { visit_sends(o, s, false); }
+
+/* Ranks of one stage send together; along other axes all ranks do. */
 static void open_shift(opening *o, int by)
 {
     const sk_layout *l = &o->in->programs[0]->layout;
     int coord[SK_MAX_AXES], stages = 0;
     for (int i = 0; i < o->out->shifts.n; i++)
         if (o->out->shifts.v[i].by == by) return;
-    sk_network_shift *s = sk_push(o->arena, &o->out->shifts);
-    *s = (sk_network_shift){.by = by, .of = sk_many(o->arena, int, o->in->n_ranks)};
+    sk_network_shift *shift = sk_push(o->arena, &o->out->shifts);
+    *shift = (sk_network_shift){.by = by, .of = sk_many(o->arena, int, o->in->n_ranks)};
     sk_mesh_coords(&l->mesh, by, coord);
     if (l->stage_axis >= 0 && coord[l->stage_axis]) stages = l->mesh.size[l->stage_axis];
     for (int stage = stages ? 0 : -1; stage < stages; stage++) {
-        memset(o->load, 0, sizeof *o->load * (size_t)o->routes.n_links);
-        send_all(o, s, stage, false);
-        send_all(o, s, stage, true);
+        sends s = {shift, stage};
+        load_links(o, load_sends, &s);
+        visit_sends(o, &s, true);
     }
 }
 

@@ -13,9 +13,10 @@
  *     all to all      from each member to each other one, 1/(n-1) of the formula's bytes; of groups
  *                     over 65 members 64 distances between members stand for all
  *
- * The latency of a call's hop is the mean over its ways.  Of what that makes of the numbers of
- * links (plan/topology.h) there is a machine for each case, which prices as the usual one does.
- * Private to plan/. */
+ * In a dragonfly the calls of an axis all go straight, or all around, whichever loads the fullest
+ * link less.  The latency of a call's hop is the mean over its ways.  Of what that makes of the
+ * numbers of links (plan/topology.h) there is a machine for each case, which prices as the usual
+ * one does. Private to plan/. */
 #ifndef SK_PLAN_NETWORK_H
 #define SK_PLAN_NETWORK_H
 

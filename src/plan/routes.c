@@ -1,7 +1,10 @@
 /* routes.c - links of fat trees, rails, tori and dragonflies. */
 #include "plan/routes.h"
 
-static void pass(sk_path *p, int link) { *(int *)sk_push(p->arena, p) = link; }
+static void pass(sk_path *p, int link, double part)
+{
+    *(struct sk_path_link *)sk_push(p->arena, p) = (struct sk_path_link){link, part};
+}
 
 static int ceil_div(int n, int by) { return n / by + (n % by != 0); }
 
@@ -46,8 +49,8 @@ static void climb(const sk_routes *r, int from, int to, sk_path *p)
         int a = unit_of(r, l, from), b = unit_of(r, l, to);
         if (a == b) continue;
         p->alpha += l->alpha;
-        pass(p, r->first[i] + 2 * a);
-        pass(p, r->first[i] + 2 * b + 1);
+        pass(p, r->first[i] + 2 * a, 1);
+        pass(p, r->first[i] + 2 * b + 1, 1);
     }
 }
 
@@ -72,7 +75,7 @@ static void go_round(const sk_routes *r, int from, int to, sk_path *p)
         int k = t->size[d], a = from / stride % k, b = to / stride % k, ahead = (b - a + k) % k;
         int back = ahead > k / 2, links = back ? k - ahead : ahead;
         for (int i = 0; i < links; i++) {
-            pass(p, 2 * (from * t->n + d) + back);
+            pass(p, 2 * (from * t->n + d) + back, 1);
             int next = (a + (back ? k - 1 : 1)) % k;
             from += (next - a) * stride;
             a = next;
@@ -101,26 +104,39 @@ static sk_status open_dragonfly(sk_routes *r)
 }
 
 /* From a router to another one of its group. */
-static void hop(const sk_routes *r, int group, int from, int to, sk_path *p)
+static void hop(const sk_routes *r, int group, int from, int to, double part, sk_path *p)
 {
     const sk_dragonfly *d = &r->t->dragonfly;
     if (from == to) return;
-    p->alpha += d->alpha;
-    pass(p, (group * d->routers + from) * d->routers + to);
+    p->alpha += part * d->alpha;
+    pass(p, (group * d->routers + from) * d->routers + to, part);
+}
+
+/* From router *at of a group to another group; *at is where it comes to. */
+static void jump(const sk_routes *r, int group, int to, int *at, double part, sk_path *p)
+{
+    const sk_dragonfly *d = &r->t->dragonfly;
+    if (group == to) return;
+    hop(r, group, *at, to % d->routers, part, p);
+    p->alpha += part * d->alpha;
+    pass(p, r->globals + group * r->groups + to, part);
+    *at = group % d->routers;
 }
 
 static void fly(const sk_routes *r, int from, int to, sk_path *p)
 {
+    enum { MOST_WAYS = 32 };
     const sk_dragonfly *d = &r->t->dragonfly;
     int a = from / d->hosts, b = to / d->hosts, x = a / d->routers, y = b / d->routers;
-    a %= d->routers, b %= d->routers;
-    if (x != y) {
-        hop(r, x, a, y % d->routers, p);
-        p->alpha += d->alpha;
-        pass(p, r->globals + x * r->groups + y);
-        a = x % d->routers;
+    int others = r->groups - 1, ways = !r->around || x == y ? 1 : others;
+    if (ways > MOST_WAYS) ways = MOST_WAYS;
+    for (int i = 0; i < ways; i++) {
+        int by = ways > 1 ? (x + 1 + (int)((int64_t)i * others / ways)) % r->groups : y;
+        int at = a % d->routers;
+        jump(r, x, by, &at, 1.0 / ways, p);
+        jump(r, by, y, &at, 1.0 / ways, p);
+        hop(r, y, at, b % d->routers, 1.0 / ways, p);
     }
-    hop(r, y, a, b, p);
 }
 
 /* --- all --- */
@@ -135,6 +151,11 @@ sk_status sk_routes_open(const sk_machine *m, int n_ranks, sk_routes *out)
         return sk_fail(SK_ECONF,
                        "machine %s: its torus has %d hosts, and %d ranks, %d on each host, need %d",
                        m->name, nodes(&t->torus), n_ranks, m->ranks_per_host, out->hosts);
+    if (t->n_levels && t->level[0].rails > m->ranks_per_host)
+        return sk_fail(SK_ECONF,
+                       "machine %s: %d rails for the %d ranks of a host; at most one for each rank "
+                       "is needed",
+                       m->name, t->level[0].rails, m->ranks_per_host);
     if (out->hosts < 2) return SK_OK;
     if (t->torus.n) out->n_links = 2 * nodes(&t->torus) * t->torus.n;
     else if (t->dragonfly.hosts) SK_TRY(open_dragonfly(out));

@@ -2,7 +2,7 @@
  * plan/.
  *
  * All networks are one thing here: links with a capacity, and for two ranks of different hosts the
- * links that a message passes.  Ways do not depend on load:
+ * links that a message passes:
  *
  *     fat tree    up from the switches that the receiver is not behind, down to it; the uplinks of
  * a switch are one link (what goes over them is spread evenly) torus       dimension by dimension,
@@ -19,11 +19,16 @@ typedef struct sk_routes {
     double rate; /* of one rank's link to other hosts */
     int n_links; /* 0: there are no shared ones */
     int first[SK_MOST_LEVELS], globals, groups;
+    bool around;
 } sk_routes;
 
 typedef struct sk_path {
     sk_arena *arena;
-    int *v, n, cap;
+    struct sk_path_link {
+        int link;
+        double part; /* of the bytes */
+    } * v;
+    int n, cap;
     double alpha; /* seconds more than a message between hosts takes */
 } sk_path;
 

@@ -77,11 +77,17 @@ typedef struct sk_sim {
     sk_sim_group *groups;
     int n_groups;
     sk_variants variants;
-    double **prices; /* by shape and variant */
+    double **prices; /* by shape and variant; they and what is known of all ranks outlive a step */
+    sk_arena *lasting;
+    const double *factors; /* by simulated rank: of its work in this step; NULL: 1 */
     sk_network network;
     sk_simulation *out;
 } sk_sim;
 
+/* Which ranks are simulated, and what they meet (simulator.c). */
+sk_status sk_sim_place(sk_arena *a, const sk_simulate_in *in, sk_simulation *out, sk_sim *k);
+/* One step; its results are in k->arena. */
+sk_status sk_sim_step(sk_sim *k);
 /* sim_execute.c: all ranks to the end of their programs. */
 sk_status sk_sim_execute(sk_sim *k);
 

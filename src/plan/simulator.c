@@ -71,7 +71,7 @@ static double *prices_of(sk_sim *k, int shape, int variant, int n)
 {
     double **slot = &k->prices[shape * k->variants.machines.n + variant];
     if (*slot) return *slot;
-    *slot = sk_many(k->arena, double, n);
+    *slot = sk_many(k->lasting, double, n);
     for (int i = 0; i < n; i++) (*slot)[i] = -1;
     return *slot;
 }
@@ -149,6 +149,7 @@ static void open_ranks(sk_sim *k)
         if (k->at[r] == opened) open_rank(k, opened++, r);
         k->out->v[k->at[r]].ranks++;
     }
+    for (int i = 0; i < k->n && k->factors; i++) k->w[i].slow *= k->factors[i];
     join_all(k);
 }
 
@@ -174,10 +175,10 @@ static double shared_cores(const sk_sim *k)
     double work = 0, between = 0;
     int64_t each = k->m->ranks_per_host, hosts = (k->n_ranks + each - 1) / each;
     if (!k->m->chosen || k->m->costs.cores < 1) return 0;
-    for (int i = 0; i < k->n; i++) {
-        const sk_simulated_rank *r = &k->out->v[i];
-        work += (r->busy * k->w[i].p->threads + k->w[i].core) * r->ranks;
-        between += k->w[i].between * r->ranks / k->n_ranks;
+    for (int r = 0; r < k->n_ranks; r++) { /* in this order, so that classes change no bit */
+        const sk_sim_rank *w = &k->w[k->at[r]];
+        work += w->out->busy * w->p->threads + w->core;
+        between += w->between / k->n_ranks;
     }
     int64_t here = k->n_ranks < each ? k->n_ranks : each;
     if (k->m->crowd > 0 && here * k->w[0].p->threads > k->m->costs.cores) work *= k->m->crowd;
@@ -241,19 +242,38 @@ const char *sk_exposed_name(const sk_mesh *m, int i)
     return i < m->n && m->size[i] > 1 ? m->name[i] : NULL;
 }
 
-sk_status sk_simulate(sk_arena *a, const sk_simulate_in *in, sk_simulation *out)
+sk_status sk_sim_place(sk_arena *a, const sk_simulate_in *in, sk_simulation *out, sk_sim *k)
 {
     const sk_program *p = in->programs[0];
-    *out = (sk_simulation){0};
-    sk_sim k = {
-        .arena = a, .in = in, .m = in->machine, .l = &p->layout, .n_ranks = p->n_ranks, .out = out};
-    SK_TRY(place_ranks(&k));
-    open_ranks(&k);
-    SK_TRY(check_replica(&k));
-    SK_TRY(sk_sim_execute(&k));
-    add_up(&k);
-    if (p->phases > 1) repeat(out, p->phases);
+    *k = (sk_sim){.arena = a,
+                  .lasting = a,
+                  .in = in,
+                  .m = in->machine,
+                  .l = &p->layout,
+                  .n_ranks = p->n_ranks,
+                  .out = out};
+    return place_ranks(k);
+}
+
+sk_status sk_sim_step(sk_sim *k)
+{
+    const sk_program *p = k->in->programs[0];
+    *k->out = (sk_simulation){0};
+    k->n_groups = 0;
+    open_ranks(k);
+    SK_TRY(check_replica(k));
+    SK_TRY(sk_sim_execute(k));
+    add_up(k);
+    if (p->phases > 1) repeat(k->out, p->phases);
     return SK_OK;
+}
+
+sk_status sk_simulate(sk_arena *a, const sk_simulate_in *in, sk_simulation *out)
+{
+    sk_sim k;
+    *out = (sk_simulation){0};
+    SK_TRY(sk_sim_place(a, in, out, &k));
+    return sk_sim_step(&k);
 }
 
 sk_status sk_simulate_compile(sk_arena *a, const sk_graph *g, const sk_layout *l,

@@ -21,6 +21,8 @@
 #include "plan/call_times.h"
 #include "plan/machine.h"
 
+enum { SK_SIMULATE_EACH = 64 }; /* commands simulate up to so many ranks one by one */
+
 typedef struct sk_simulate_in {
     const sk_machine *machine;
     const sk_program *const *programs; /* by shape; those of one layout */

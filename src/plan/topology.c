@@ -104,6 +104,50 @@ static void write_unlike(sk_out *o, const sk_topology *t, bool slow)
     }
 }
 
+/* --- jitter --- */
+
+enum { USUAL_DRAWS = 200, MOST_DRAWS = 100000 };
+
+/* "0.02", "0.02,0.001@1.5" */
+static bool set_jitter(sk_jitter *j, const char *s)
+{
+    char part[3][32] = {"", "0", "1"}, more;
+    sk_jitter new = {.draws = USUAL_DRAWS};
+    int n = sscanf(s, "%31[^, ] , %31[^@ ]@%31s %c", part[0], part[1], part[2], &more);
+    if (n != 1 && n != 3) return false;
+    if (!sk_read_plain(part[0], &new.sigma) || !sk_read_plain(part[1], &new.tail) ||
+        !sk_read_plain(part[2], &new.factor))
+        return false;
+    *j = new;
+    return new.sigma >= 0 && new.sigma <= 2 && new.tail >= 0 && new.tail <= 1 && new.factor >= 1 &&
+           new.factor <= 1e6 && new.sigma + new.tail > 0;
+}
+
+sk_status sk_topology_jitter(sk_topology *t, const char *text, const char *draws)
+{
+    int64_t n = USUAL_DRAWS;
+    if (text && !set_jitter(&t->jitter, text))
+        return sk_fail(SK_EUSAGE, "command line: --jitter %.60s: %s is needed", text,
+                       sk_topology_needed("jitter"));
+    if (!draws) return SK_OK;
+    if (!t->jitter.draws)
+        return sk_fail(SK_EUSAGE,
+                       "command line: --draws %.40s is about the steps of --jitter SIGMA", draws);
+    if (!sk_read_int(draws, &n) || n < 1 || n > MOST_DRAWS)
+        return sk_fail(SK_EUSAGE, "command line: --draws %.40s; a number from 1 to %d is needed",
+                       draws, MOST_DRAWS);
+    t->jitter.draws = (int)n;
+    return SK_OK;
+}
+
+static void write_jitter(sk_out *o, const sk_jitter *j)
+{
+    if (!j->draws) return;
+    sk_out_add(o, "jitter: %.9g", j->sigma);
+    if (j->tail > 0) sk_out_add(o, ",%.9g@%.9g", j->tail, j->factor);
+    sk_out_add(o, "\n");
+}
+
 /* --- networks --- */
 
 typedef struct pair {
@@ -236,6 +280,7 @@ static const struct {
     {"slow", "'RANK@FACTOR, hostN@FACTOR ...', at most 32 in all,"},
     {"unlike", "'HOST NUMBER VALUE' as '3 flops 5e14' (flops, memory_rate, rate_between ...), at "
                "most 32 in all,"},
+    {"jitter", "'SIGMA' (to 2), or 'SIGMA,PROBABILITY@FACTOR',"},
     {"level", "'HOSTS over FACTOR alpha SECONDS', or 'HOSTS rate BYTES', at most 4 times,"},
     {"rails", "'RAILS hosts N over FACTOR alpha SECONDS', at most 4 levels,"},
     {"torus", "'16x16x16 rate BYTES alpha SECONDS', once,"},
@@ -247,6 +292,7 @@ bool sk_topology_set(sk_topology *t, const char *key, const char *value)
     char one[48];
     if (!strcmp(key, "slow")) return add_all_slow(t, value, false, one, sizeof one);
     if (!strcmp(key, "unlike")) return add_unlike(t, value);
+    if (!strcmp(key, "jitter")) return set_jitter(&t->jitter, value);
     if (!strcmp(key, "torus")) return set_torus(&t->torus, value);
     if (!strcmp(key, "dragonfly")) return set_dragonfly(&t->dragonfly, value);
     return add_level(t, value, !strcmp(key, "rails"));
@@ -263,6 +309,7 @@ void sk_topology_write(sk_out *o, const sk_topology *t, const char *key)
 {
     bool rails = !strcmp(key, "rails");
     if (!strcmp(key, "torus")) write_torus(o, &t->torus);
+    else if (!strcmp(key, "jitter")) write_jitter(o, &t->jitter);
     else if (!strcmp(key, "dragonfly")) write_dragonfly(o, &t->dragonfly);
     else if (rails || !strcmp(key, "level")) {
         for (int i = 0; i < t->n_levels; i++)

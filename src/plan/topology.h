@@ -5,6 +5,9 @@
  *     unlike: 3 flops 5e14                  host 3 has another number than the machine
  *     unlike: 4-7 rate_between 24e9         so do hosts 4 to 7; a line for each number
  *
+ *     jitter: 0.02,0.001@1.5                work takes a random factor in every step (jitter.h;
+ *                                           `--jitter`)
+ *
  * Factors of several entries of `slow` multiply; of two lines `unlike` about a number the last one
  * holds.  A call moves at the rates of its slowest member's host.
  *
@@ -60,6 +63,12 @@ typedef struct sk_unlike {
     double value;
 } sk_unlike;
 
+typedef struct sk_jitter {
+    double sigma;        /* of the logarithm of a rank's factor in a step */
+    double tail, factor; /* in this part of all steps of a rank, so many times as long */
+    int draws;           /* steps to simulate; 0: there is no jitter */
+} sk_jitter;
+
 typedef struct sk_topology { /* zeros: all alike */
     int n_levels;
     sk_level level[SK_MOST_LEVELS];
@@ -67,6 +76,7 @@ typedef struct sk_topology { /* zeros: all alike */
     sk_dragonfly dragonfly;
     int n_unlike;
     sk_unlike unlike[SK_MOST_UNLIKE];
+    sk_jitter jitter;
 } sk_topology;
 
 /* A line of a machine's file; false: the value is wrong, or there are too many. */
@@ -77,5 +87,7 @@ void sk_topology_write(sk_out *o, const sk_topology *t, const char *key); /* all
 sk_status sk_topology_check(const sk_topology *t, const char *path);
 /* --slow "3@1.2,host2@1.1" */
 sk_status sk_topology_slow(sk_topology *t, const char *text);
+/* --jitter "0.02,0.001@1.5" --draws 200; draws NULL: as many */
+sk_status sk_topology_jitter(sk_topology *t, const char *text, const char *draws);
 
 #endif

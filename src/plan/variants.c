@@ -38,8 +38,8 @@ static sk_status find_ranks(const sk_machine *m, int n_ranks)
         const sk_unlike *u = &m->topology.unlike[i];
         int per = u->ranks ? 1 : m->ranks_per_host, n = n_ranks / per + (n_ranks % per != 0);
         if (u->said && u->last >= n)
-            return sk_fail(SK_ECONF, "--slow: there is no %s %d; there are %d, from 0 on",
-                           u->ranks ? "rank" : "host", u->last, n);
+            return sk_fail(SK_ECONF, "--slow: %s %d is not there; the job has %d, 0 to %d",
+                           u->ranks ? "rank" : "host", u->last, n, n - 1);
     }
     return SK_OK;
 }

@@ -104,6 +104,20 @@ grep -q '^bound     flops: 10 % better, and the step is 9.09 % shorter' "$temp/s
 cells "number better_pct worse_pct" layout=dp=2 --cluster "$temp/network" --sensitivity >"$temp/said"
 [ "$(head -1 "$temp/said")" = rate_between,-9.091,11.111 ] || fail "sensitivity: $(cat "$temp/said")"
 
+# jitter: a row has the quantiles of the single call; without noise there is none
+one=$(simulate layout="dp=2 tp=2" --cluster h100-8 --jitter 0.1 --draws 50 -o csv | awk -F, 'NR == 2 { print $(NF - 1) "," $NF }')
+[ "$(cells "step_p50_s step_p99_s" layout="dp=2 tp=2" --cluster h100-8 --jitter 0.1 --draws 50 --vary micro=1)" = "$one" ] || fail "jitter: a row and a call, $one"
+read -r a b c < <(cells "step_s step_p50_s step_p99_s" layout="dp=2 tp=2" --cluster h100-8 --jitter 0.1 --vary micro=1 | tr , ' ')
+awk "BEGIN { exit !($a < $b && $b < $c) }" || fail "jitter: $a $b $c"
+simulate layout=dp=2 --cluster h100-8 --vary dp=2 -o csv | grep -q step_p50_s && fail "jitter without --jitter"
+
+# slow ranks and networks of the machine are those of all rows
+plain=$(single layout=dp=2 --cluster "$temp/compute" | cut -d, -f1)
+same "a slow rank" "$(awk "BEGIN { print $(cells step_s layout=dp=2 --cluster "$temp/compute" --slow 1@1.5 --vary dp=2) / $plain }")" 1.5
+for over in 4 40; do printf 'like: h100-8\nranks_per_host: 1\nlevel: 2 over %d\n' $over >"$temp/over$over"; done
+awk "BEGIN { exit !($(cells step_s layout=dp=4 --cluster "$temp/over40" --vary dp=4) > $(cells step_s layout=dp=4 --cluster "$temp/over4" --vary dp=4)) }" ||
+    fail "fewer uplinks are no slower"
+
 refused() { # exit code, words of the report, arguments
     local rc=0 code=$1 words=$2
     shift 2
@@ -133,4 +147,9 @@ refused 64 "lines are too many" --vary dp=1,nic=1..1e6 --svg "$temp/x"
 refused 73 "cannot create the picture" --vary dp=1..2 --svg "$temp/no/x"
 refused 78 "no row has a step.*has no 2x" --cluster h100-8 --vary incast_between=2x
 refused 78 "no row has a step.*no 'pp=N' to vary" layout="mesh dp=2; split b over dp" --vary pp=2
+refused 64 "about the steps of --jitter" --draws 5
+refused 64 "a number from 1 to" --jitter 0.1 --draws 0
+refused 64 "PROBABILITY@FACTOR" --jitter 0.1,0.1
+refused 64 "RANK@FACTOR" --slow 3
+refused 78 "rank 4 is not there" layout=dp=4 --slow 4@2
 echo "vary: $rows rows are single calls ($refused refused), laws of flops, network, price and scaling hold"

@@ -1,7 +1,7 @@
 /* libFuzzer target: a file that describes a machine.  What is accepted has finite prices, and is
  * the same when it was written and read again. */
 #include "lib/fuzz.h"
-#include "plan/machine.h"
+#include "plan/routes.h"
 
 #include <math.h>
 #include <string.h>
@@ -25,6 +25,26 @@ static void price(const sk_machine *m)
     sk_assert(fair(sk_machine_send(m, 1 << 20, true)) && fair(sk_machine_send(m, 1 << 20, false)));
 }
 
+/* Every way is over links that there are. */
+static void go(sk_arena *a, const sk_machine *m)
+{
+    enum { RANKS = 48 };
+    sk_routes r;
+    sk_path path = {.arena = a};
+    if (sk_routes_open(m, RANKS, &r)) return;
+    for (int i = 0; i < 2 * RANKS * RANKS; i++) {
+        r.around = i >= RANKS * RANKS;
+        sk_routes_find(&r, i / RANKS % RANKS, i % RANKS, &path);
+        sk_assert(fair(path.alpha));
+        for (int k = 0; k < path.n; k++) {
+            int link = path.v[k].link;
+            double part = path.v[k].part;
+            sk_assert(link >= 0 && link < r.n_links && part > 0 && part <= 1);
+            sk_assert(fair(1 / sk_routes_capacity(&r, link)));
+        }
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     sk_arena a = {0};
@@ -33,6 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     fuzz_refused(st, SK_ECONF);
     if (!st) {
         price(&m);
+        go(&a, &m);
         const char *path = sk_strdup(&a, fuzz_file("again.txt", "", 0));
         sk_assert(m.unit || !sk_machine_write(&a, path, &m));
         sk_assert(m.unit || !sk_machine_read(&a, path, &again));

@@ -5,6 +5,7 @@
 #include "base/file_io.h"
 #include "base/rng.h"
 #include "base/strings.h"
+#include "plan/jitter.h"
 #include "plan/network.h"
 #include "plan/simulator.h"
 
@@ -258,6 +259,14 @@ static void rails(void)
     met x;
     meets(&x, "dp=8", 4, "like: h100-8\n", "rails: 4 over 1e6\n"); /* rings over all cards */
     same("rings on rails", sk_network_call(&x.n, 0, SK_ALLREDUCE, 0)->costs.between.beta, 1 / 46e9);
+    /* 8 cards of a host, a quarter of their rate above: 2 of 8, whatever the algorithm's share */
+    meets(&x, "dp=16", 8, "like: h100-8\n", "level: 1 over 4\n");
+    near("rings over all cards", sk_network_call(&x.n, 0, SK_ALLREDUCE, 0)->costs.between.beta,
+         4 / 46e9);
+    near("their price",
+         sk_machine_coll(sk_network_call(&x.n, 0, SK_ALLGATHER, 0), SK_ALLGATHER, 1LL << 40,
+                         (sk_reach){16, 2, 8}),
+         (1LL << 40) * 15 / 16 / (2 * 46e9) + 14 * 3.4e-6 + 1.4e-5);
 }
 
 /* A ring both ways has half of its bytes on each link; with every second host, its neighbours'
@@ -289,6 +298,12 @@ static void dragonflies(void)
     call_takes("dp=8", 1, "dragonfly: 2x2 rate 1e9 global 1e5\n", "dp", SK_ALLREDUCE, 10);
     message_takes("pp=2 tp=2 order: pp tp", 1, "dragonfly: 1x2 rate 1e6 global 1e6 alpha 1e-3\n", 2,
                   2, 2e-3);
+    /* Of four groups, the two ranks of one send to those of the next: a third of their bytes goes
+     * straight (2 links), a third by each of the others (3 and 5 links). */
+    message_takes("pp=4 tp=2 order: pp tp", 1, "dragonfly: 1x2 rate 1e9 global 1e5 alpha 1e-3\n", 2,
+                  20.0 / 3, 10e-3 / 3);
+    call_takes("dp=4 tp=2 order: dp tp", 1, "dragonfly: 1x2 rate 1e9 global 1e5\n", "dp",
+               SK_ALLREDUCE, 20.0 / 3 * 2);
 }
 
 /* Of two axes, the bytes of one are free. */
@@ -330,6 +345,83 @@ static void whole_steps(void)
     near("hosts that are not there", seconds_of("dp=4", &far), plain);
 }
 
+/* --- jitter --- */
+
+static double below(double z) { return 0.5 * erfc(-z / sqrt(2)); }
+
+/* Of so many steps, how many last no longer than x times the step without jitter: as many as the
+ * law of the slowest of n ranks says, within five deviations. */
+static void follows(const char *what, const double *factor, int steps, double x, double law)
+{
+    int n = 0;
+    for (int i = 0; i < steps; i++) n += factor[i] <= x;
+    double off = fabs(n - law * steps), most = 5 * sqrt(law * (1 - law) * steps) + 1;
+    check(off <= most, what, n, law * steps);
+}
+
+static void slowest(double sigma, double tail, double by, int n)
+{
+    enum { STEPS = 4000 };
+    double factor[STEPS];
+    sk_jitter j = {.sigma = sigma, .tail = tail, .factor = by, .draws = STEPS};
+    char text[80];
+    snprintf(text, sizeof text, "slowest of %d, %g,%g@%g", n, sigma, tail, by);
+    for (int i = 0; i < STEPS; i++) factor[i] = sk_jitter_slowest(&j, 7, i, 3, n);
+    for (double z = -2; z < 7; z += 0.25) {
+        double x = exp(sigma * z), late = sigma > 0 ? below(z - log(by) / sigma) : x >= by;
+        double one = (1 - tail) * (sigma > 0 ? below(z) : 1) + tail * late;
+        follows(text, factor, STEPS, x * (1 + 1e-9), pow(one, n));
+    }
+}
+
+/* Replicas that only work: a step is that of the slowest, by class as rank by rank. */
+static void jittered_replicas(int n, bool fold)
+{
+    char text[32];
+    sk_machine m = machine(work_alone, 64, "jitter: 0.1\n");
+    sk_jitter_result r, again;
+    snprintf(text, sizeof text, "dp=%d", n);
+    simulated k = {.t = small("tiny", 2, 16, text)};
+    m.topology.jitter.draws = 1000;
+    if (!compiles(&k) || !step(&k, &m, fold)) return;
+    sk_simulate_in in = {
+        .machine = &m, .programs = k.programs, .shape_of = k.shape_of, .by_class = fold};
+    must(sk_jitter_steps(&arena, &in, 5, &r), text);
+    must(sk_jitter_steps(&arena, &in, 5, &again), text);
+    check(!memcmp(&r, &again, sizeof r), "the same twice", r.median, again.median);
+    double median = log(r.median / k.p.seconds) / 0.1, p99 = log(r.p99 / k.p.seconds) / 0.1;
+    check(fabs(pow(below(median), n) - 0.5) < 0.08, text, pow(below(median), n), 0.5);
+    check(fabs(pow(below(p99), n) - 0.99) < 0.015, text, pow(below(p99), n), 0.99);
+    check(r.worst >= r.p99, text, r.worst, r.p99);
+}
+
+/* Pipelines that are not in step: one rank of each class is held up by the slowest of every stage,
+ * which are of different replicas. */
+static void jitter_bound(void)
+{
+    sk_machine m = machine(work_alone, 64, "jitter: 0.2\n");
+    simulated k = {.t = small("llama-tiny", 4, 16, "pp=4 dp=4 micro=4")};
+    sk_jitter_result few, all;
+    if (!compiles(&k)) return;
+    sk_simulate_in in = {.machine = &m, .programs = k.programs, .shape_of = k.shape_of};
+    must(sk_jitter_steps(&arena, &in, 5, &all), "ranks");
+    in.by_class = true;
+    must(sk_jitter_steps(&arena, &in, 5, &few), "classes");
+    check(few.median > all.median && few.median < 1.3 * all.median, "bound", few.median,
+          all.median);
+}
+
+static void jitter(void)
+{
+    slowest(0.05, 0, 1, 1);
+    slowest(0.02, 0, 1, 1000);
+    slowest(0.05, 0.01, 1.2, 1);
+    slowest(0.05, 0.01, 1.2, 64);
+    slowest(0, 0.01, 2, 16);
+    for (int fold = 0; fold < 2; fold++) jittered_replicas(1, fold), jittered_replicas(16, fold);
+    jitter_bound();
+}
+
 static void refused(const char *text, const char *words)
 {
     sk_machine m = {0};
@@ -361,6 +453,11 @@ static void lines(void)
     refused("torus: 1024x1024x1024 rate 1\n", "16x16x16");
     refused("dragonfly: 4 rate 1e9 global 1e9\n", "HOSTSxROUTERS");
     refused("like: h100-8\nlevel: 4\ntorus: 4 rate 1\n", "more than one network");
+    refused("like: h100-8\njitter: 0.02, 0.001@1.5\n", NULL);
+    refused("jitter: 0.02,0.001\n", "PROBABILITY@FACTOR");
+    refused("jitter: 0\n", "PROBABILITY@FACTOR");
+    refused("jitter: 0.1,0.1@0.5\n", "PROBABILITY@FACTOR");
+    refused("jitter: fast\n", "PROBABILITY@FACTOR");
     refused("like: h100-8\nlevel: 4\nlevel: 6\n", "each a multiple");
     refused("like: h100-8\nlevel: 4\nrails: 8\n", "rails first");
     sk_topology t = {0};
@@ -370,11 +467,15 @@ static void lines(void)
     simulated k = {.t = small("tiny", 4, 8, "dp=4")};
     if (!compiles(&k)) return;
     sk_simulate_in in = {.machine = &m, .programs = k.programs, .shape_of = k.shape_of};
-    check(sk_simulate(&arena, &in, &k.p) == SK_ECONF && strstr(sk_error_line(), "no rank 4"),
+    check(sk_simulate(&arena, &in, &k.p) == SK_ECONF &&
+              strstr(sk_error_line(), "rank 4 is not there; the job has 4, 0 to 3"),
           "a rank that is not there", 0, 0);
     m = machine(work_alone, 2, "torus: 1x1 rate 1e9\n");
     check(sk_simulate(&arena, &in, &k.p) == SK_ECONF && strstr(sk_error_line(), "need 2"),
           "a torus that is too small", 0, 0);
+    m = machine(work_alone, 2, "rails: 4\n");
+    check(sk_simulate(&arena, &in, &k.p) == SK_ECONF && strstr(sk_error_line(), "4 rails"),
+          "more rails than ranks", 0, 0);
 }
 
 /* What is written is what was read. */
@@ -385,10 +486,12 @@ static void written(void)
         "rails: 4 hosts 8 over 2\nlevel: 16\n", "torus: 4x2x3 rate 1e9 alpha 2e-6\n",
         "dragonfly: 2x4 rate 1e9 global 2e9\n"};
     for (int i = 0; i < 4; i++) {
-        sk_machine m = machine("like: h100-8\n", 4,
-                               sk_print(&arena, "%s%s", networks[i],
-                                        "slow: 3@1.25, host2-3@1.5\nunlike: 1 flops 5e14\n")),
-                   again;
+        sk_machine
+            m = machine(
+                "like: h100-8\n", 4,
+                sk_print(&arena, "%s%s", networks[i],
+                         "slow: 3@1.25, host2-3@1.5\nunlike: 1 flops 5e14\njitter: 0.5,0.25@2\n")),
+            again;
         const char *path = sk_print(&arena, "/tmp/skein-topology-%d", (int)getpid());
         must(sk_machine_write(&arena, path, &m), path);
         must(sk_machine_read(&arena, path, &again), path);
@@ -402,21 +505,28 @@ static void written(void)
 static void random_layout(sk_trial *t, char *text, size_t n)
 {
     static const char *const presets[] = {"tiny", "llama-tiny"};
-    static const char *const orders[] = {"pp dp cp tp", "dp pp tp cp", "cp tp dp pp"};
+    static const char *const orders[] = {"pp dp cp tp", "dp pp tp cp", "cp tp dp pp",
+                                         "pp dp ep tp", "dp pp tp ep", "ep tp dp pp"};
     static const char *const bys[] = {"", " by=ring", " by=exchange"};
-    int dp, tp, pp, cp, zero = pick(0, 3);
+    static const char *const syncs[] = {"", "", " sync=gossip", " sync=diloco:4", " sync=local:2"};
+    int dp, tp, pp, cp, zero = pick(0, 3), copy = pick(2, 4);
     do dp = pick(1, 8), tp = pick(1, 4), pp = pick(1, 4), cp = pick(0, 2) ? 1 : pick(2, 4);
     while (dp * tp * pp * cp > 64);
     int at = snprintf(text, n, "dp=%d tp=%d pp=%d zero=%d micro=%d schedule=%s%s", dp, tp, pp, zero,
                       pick(1, 5), pick(0, 1) ? "1f1b" : "gpipe", pick(0, 1) ? "" : " recompute=1");
-    at += snprintf(text + at, n - (size_t)at, " cp=%d%s", cp, cp > 1 ? bys[pick(0, 2)] : "");
-    snprintf(text + at, n - (size_t)at, " order: %s", orders[pick(0, 2)]);
-    *t = small(presets[cp > 1 || pick(0, 1)], pick(1, 6), pick(1, 20), text);
+    bool moe = cp == 1 && tp == 1 && !pick(0, 1);
+    at += snprintf(text + at, n - (size_t)at, " %s=%d%s", moe ? "ep" : "cp", moe ? pick(1, 4) : cp,
+                   cp > 1 ? bys[pick(0, 2)] : "");
+    if (zero == 3 && dp % copy == 0) at += snprintf(text + at, n - (size_t)at, " copy=%d", copy);
+    if (zero == 0 && dp > 1 && !moe)
+        at += snprintf(text + at, n - (size_t)at, "%s", syncs[pick(0, 4)]);
+    snprintf(text + at, n - (size_t)at, " order: %s", orders[3 * moe + pick(0, 2)]);
+    *t = small(moe ? "switch-tiny" : presets[cp > 1 || pick(0, 1)], pick(1, 6), pick(1, 20), text);
     t->hyper.intermediate_size = pick(30, 70);
     t->bucket_bytes = pick(0, 1) ? 4096 : 0;
 }
 
-static void random_network(sk_out *o, int hosts)
+static void random_network(sk_out *o, int hosts, int per_host)
 {
     int leaf = pick(1, 4);
     switch (pick(0, 5)) {
@@ -425,7 +535,7 @@ static void random_network(sk_out *o, int hosts)
                    2 * leaf);
         break;
     case 1:
-        sk_out_add(o, "rails: %d hosts %d over %d\n", pick(1, 8), pick(0, 4), pick(1, 40));
+        sk_out_add(o, "rails: %d hosts %d over %d\n", pick(1, per_host), pick(0, 4), pick(1, 40));
         break;
     case 2:
         sk_out_add(o, "torus: %dx%d rate %d alpha 1e-6\n", leaf, (hosts + leaf - 1) / leaf,
@@ -444,7 +554,7 @@ static const char *random_topology(int hosts, int ranks)
     static const char *const values[] = {"1e12", "1e11", "1e8", "1e9", "3e-4"};
     sk_out o = {.arena = &arena};
     sk_out_add(&o, "# %d ranks on %d hosts\n", ranks, hosts);
-    random_network(&o, hosts);
+    random_network(&o, hosts, (ranks + hosts - 1) / hosts);
     for (int i = pick(0, 2); i > 0; i--)
         sk_out_add(&o, "slow: %d@%g\n", pick(0, ranks - 1), 1 + 0.25 * pick(1, 8));
     if (!pick(0, 3)) sk_out_add(&o, "slow: host%d@1.5\n", pick(0, hosts - 1));
@@ -511,6 +621,7 @@ int main(void)
     rails();
     tori();
     dragonflies();
+    jitter();
     exposed_axes();
     whole_steps();
     lines();
