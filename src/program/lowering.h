@@ -62,10 +62,10 @@ typedef struct sk_plan {
     /* tasks */
     const sk_tasks *tasks[2]; /* of the validation and the training section, by stage */
     /* edges; from `recompute` on the arrays by tensor are copies that have clones too */
-    const sk_stages *read_by;     /* tensor id -> set of stages that read it */
+    const sk_stages *read_by;      /* tensor id -> set of stages that read it */
     const sk_stages *read_forward; /* the same, of forward nodes alone */
-    const unsigned *as_part;      /* tensor id -> axes over which somebody reads a partial sum */
-    const sk_state *grad_made;    /* tensor id -> its gradient before any reduction */
+    const unsigned *as_part;       /* tensor id -> axes over which somebody reads a partial sum */
+    const sk_state *grad_made;     /* tensor id -> its gradient before any reduction */
     const sk_ints *of_chunk; /* [2 * chunk + phase]: its nodes, in graph order; regions has a copy
                                 in which it moves some, recompute one that has clones too */
     const char *crosses;     /* tensor id -> forward nodes of other layers read it */
@@ -522,6 +522,10 @@ typedef struct sk_chunks {
     } parts; /* of buffers, so far */
 } sk_chunks;
 void sk_split_rows(sk_lowering *e, sk_chunks *x, const sk_inst *v, int n);
+/* One of them, for a chunk that is the step-th to be written; and the part of a buffer that a chunk
+ * writes. */
+void sk_rows_inst(sk_lowering *e, sk_chunks *x, sk_inst in, int chunk, int step);
+int sk_rows_part(sk_lowering *e, sk_chunks *x, int whole, int chunk);
 
 /* overlap_chunks.c: products that overlap with the collectives that they wait for. */
 sk_status sk_overlap_chunks(sk_lowering *e);
@@ -529,6 +533,7 @@ sk_status sk_overlap_chunks(sk_lowering *e);
 /* ring_attention.c, weight_tiles.c: ops whose operands travel around a ring; products of weights
  * that are fetched in tiles. */
 sk_status sk_ring_attention(sk_lowering *e);
+int sk_ring_neighbour(const sk_lowering *e, int axis, int delta); /* so many places behind */
 sk_status sk_weight_tiles(sk_lowering *e);
 /* first_gather.c: later gathers of a weight are served from a second copy. */
 sk_status sk_find_first_gathers(sk_lowering *e);
