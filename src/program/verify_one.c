@@ -219,6 +219,7 @@ static sk_status no_overlap(const sk_program *p, const lives *l, sk_arena *a)
 typedef struct marks {
     char *written;   /* by buffer */
     char *lazy;      /* by buffer: weights of which updates leave a shard (sk_param_plan.lazy) */
+    int *between;    /* by such a buffer: 1 + what the first of two gathers has made of it, or 0 */
     int64_t *filled; /* by buffer: bytes of its parts that are written */
     int *moving;     /* by root: of how many parts of it others may read or write */
     struct {
@@ -237,8 +238,13 @@ static bool is_written(const sk_program *p, const marks *m, int buf)
 static void write(const sk_program *p, marks *m, int buf)
 {
     const sk_buffer *b = &p->bufs.v[buf];
-    if (b->within >= 0 && m->lazy[b->within]) { /* an update: others have to gather it again */
-        m->written[b->within] = 0;
+    if (b->within >= 0 && m->lazy[b->within]) {
+        int *between = &m->between[b->within];
+        if (!b->keep) *between = 1 + buf;
+        else { /* an update: others have to gather it again */ m->written[b->within] = 0;
+            if (*between) m->written[*between - 1] = 0;
+        }
+        m->written[buf] = 1;
         return;
     }
     if (b->within >= 0 && !m->written[buf]) m->filled[b->within] += b->bytes;
@@ -343,6 +349,7 @@ static sk_status in_order(const sk_program *p, sk_arena *a)
 {
     marks m = {.written = sk_many(a, char, p->bufs.n + 1),
                .lazy = sk_many(a, char, p->bufs.n + 1),
+               .between = sk_many(a, int, p->bufs.n + 1),
                .filled = sk_many(a, int64_t, p->bufs.n + 1),
                .moving = sk_many(a, int, p->bufs.n + 1),
                .arena = a};

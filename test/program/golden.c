@@ -45,6 +45,7 @@ static const struct golden {
     {"llama-overlap-ring",
      {"llama keys=2 width=4 f=12 v=11 b=1 t=4 clip=1", "tp=2 sp overlap=2"},
      1},
+    {"llama-zero-two-axes", {LLAMA, "dp=2 cp=2 zero=1:dp+cp"}, 1},
     {"llama-zero2", {LLAMA, "dp=2 zero=2 micro=2"}, 1},
     {"llama-buckets", {LLAMA " layers=2 bucket=800", "dp=2 zero=1 micro=2"}, 0},
     {"llama-recompute-full", {LLAMA " layers=2", "tp=2 recompute=full"}, 0},
