@@ -30,7 +30,7 @@ static void idle(const sk_layout *l, sk_out *o)
 
 const sk_word sk_word_overlap = {
     .name = "overlap",
-    .doc = "products run in N chunks along the batch, beside the collectives that they wait for",
+    .doc = "products run in N chunks of the batch or of its only row, beside their collectives",
     .value = "N",
     .sentence = {"overlap in N chunks", "overlap in N turns"},
     .example = "tp=2 overlap=4",

@@ -389,7 +389,7 @@ static sk_status check(const sk_layout *l)
                     "layout: replicas along '%s' and '%s' begin at different steps, %lld "
                     "and %lld; one step is needed",
                     l->mesh.name[b], name, (long long)l->sync[b].from, (long long)l->sync[a].from);
-        if (a == l->shard_axis && l->shard)
+        if (sk_layout_shards(l, a) && l->shard)
             return sk_fail(SK_ECONF,
                            "layout: sync=%s:%d gives ranks along '%s' weights of their own, and "
                            "zero=%d shards them over '%s'; take two axes, as in \"mesh hosts=2 "
@@ -474,7 +474,7 @@ static bool claims(const sk_word_ask *ask)
 
 static bool may_draw(const sk_layout *l, int a)
 {
-    return !strcmp(l->split[a], "b") && l->mesh.size[a] > 1 && a != l->shard_axis &&
+    return !strcmp(l->split[a], "b") && l->mesh.size[a] > 1 && !sk_layout_shards(l, a) &&
            !*l->sync[a].name;
 }
 

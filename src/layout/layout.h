@@ -83,6 +83,7 @@ typedef struct sk_layout {
     char split[SK_MAX_AXES][64]; /* letters split over each axis */
     sk_shard shard;              /* ZeRO 0 to 3 */
     int shard_axis;              /* -1: none */
+    int shard_second;            /* 1 + a second axis that shards are cut over too; 0: none */
     bool replica;                /* ranks along the shard axis keep their weights in one memory */
     int stage_axis;              /* -1: no pipeline */
     char schedule[SK_SCHEDULE_NAME]; /* of a part, or of a file: it has a '/' then */
@@ -142,6 +143,8 @@ int sk_mesh_ranks(const sk_mesh *m);
 void sk_mesh_coords(const sk_mesh *m, int rank, int coord[SK_MAX_AXES]);
 int sk_mesh_rank(const sk_mesh *m, const int coord[SK_MAX_AXES]);
 int sk_mesh_axis(const sk_mesh *m, const char *name); /* -1: none */
+/* Is this one of the axes that state, gradients or weights are sharded over? */
+bool sk_layout_shards(const sk_layout *l, int axis);
 bool sk_layout_offloads(const sk_layout *l); /* something is placed outside of the device */
 bool sk_layout_splits(const sk_layout *l, int axis, char letter);
 /* Does the axis split letters other than the batch?  Then ranks along it have replicated results.

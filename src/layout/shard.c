@@ -23,12 +23,17 @@ void sk_cut(int64_t n, int i, int p, int64_t *from, int64_t *to)
     *to = n * (i + 1) / p;
 }
 
+bool sk_layout_shards(const sk_layout *l, int axis)
+{
+    return axis == l->shard_axis || axis + 1 == l->shard_second;
+}
+
 static bool cuts_last(const sk_layout *l, char letter, int axis)
 {
     const char *letters = l->split[axis];
     if (letter == SK_LETTER_BATCH) return letters[0] == letter && letters[1];
     if (letter == SK_LETTER_TIME) return letters[0] && letters[1] && strchr(letters, letter);
-    return axis == l->shard_axis;
+    return sk_layout_shards(l, axis);
 }
 
 /* 0: before the others, 2: behind them. */

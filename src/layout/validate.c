@@ -67,9 +67,9 @@ sk_status sk_layout_validate(const sk_layout *l, int n_ranks)
                            "layout: the axis '%s' holds stages and cannot split letters too",
                            l->mesh.name[a]);
     }
-    if (l->shard_axis >= 0 && l->shard_axis == l->stage_axis)
+    if (l->stage_axis >= 0 && sk_layout_shards(l, l->stage_axis))
         return sk_fail(SK_ECONF, "layout: cannot shard over '%s', which holds stages",
-                       l->mesh.name[l->shard_axis]);
+                       l->mesh.name[l->stage_axis]);
     SK_TRY(check_words(l));
     if (n_ranks > 1 && ranks == 1)
         return sk_fail(SK_ECONF,
@@ -155,7 +155,7 @@ sk_status sk_layout_suits_model(const sk_layout *l, const sk_graph *g)
     SK_TRY(sk_layout_fits(&ask));
     for (int a = 0; a < l->mesh.n; a++) {
         char first = 0;
-        bool works = l->mesh.size[a] == 1 || a == l->shard_axis;
+        bool works = l->mesh.size[a] == 1 || sk_layout_shards(l, a);
         for (const char *p = l->split[a]; *p; p++) {
             if (in.has[(int)*p & 127]) works = true;
             else if (!implied(*p)) return missing(l, &in, a, *p);

@@ -209,7 +209,7 @@ static bool uneven_ring(const sk_layout *l, int axis)
  * its place, not only on its size. */
 static bool placed_in_tiles(const sk_layout *l, int axis)
 {
-    return l->tiles > 1 && l->home[SK_GRAD] && axis == l->shard_axis;
+    return l->tiles > 1 && l->home[SK_GRAD] && sk_layout_shards(l, axis);
 }
 
 /* Owners of whole matrices have work of their own (distributed_update.c). */

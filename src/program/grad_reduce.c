@@ -20,10 +20,28 @@ static sk_param_plan *plan_of(const sk_lowering *e, int param) { return &e->p->p
 
 /* Is this gradient summed over the shard axis by a reduce-scatter?  If nothing is split over that
  * axis, every rank has the complete sum already, and its shard is a slice of it. */
-static bool scattered(const sk_lowering *e, const sk_param_plan *q)
+static bool is_partial(const sk_lowering *e, const sk_param_plan *q, int axis)
+{
+    return e->plan.grad_made[q->tensor->id].how[axis] == SK_PARTIAL;
+}
+
+static bool scattered(const sk_lowering *e, const sk_param_plan *q, int axis)
 {
     return sk_lower_is_cut(e, q) && !sk_adasum_scatters(e, q) && !sk_lower_low_rank(e, q) &&
-           e->plan.grad_made[q->tensor->id].how[e->l->shard_axis] == SK_PARTIAL;
+           is_partial(e, q, axis);
+}
+
+/* Is it summed over this axis while it is cut?  Not in deterministic order over two axes: shards
+ * are cut by one order of these and sums are taken in the other. */
+static bool sums_while_cut(const sk_lowering *e, const sk_param_plan *q, int axis)
+{
+    int axes[SK_SHARD_LEVELS], n = sk_lower_levels(e, q, axes), partial = 0;
+    bool of_these = false;
+    for (int k = 0; k < n; k++) {
+        partial += is_partial(e, q, axes[k]);
+        of_these |= axes[k] == axis;
+    }
+    return of_these && !(e->l->canonical && partial > 1);
 }
 
 /* The k-th axis to reduce over: in deterministic order the finest split of the batch first;
@@ -40,8 +58,8 @@ static bool partial_over(const sk_lowering *e, const sk_param_plan *q, int axis)
     if (sk_layout_local(e->l, axis) && !sk_layout_local_from(e->l, axis)) return false;
     if (sk_is_timed(e, axis)) return false; /* COMMIT sums them, or nobody does */
     if (sk_layout_local(e->l, axis) && sk_lower_per_task(e))
-        return false;                                                    /* sk_reduce_together() */
-    if (axis == e->l->shard_axis && sk_lower_is_cut(e, q)) return false; /* scattered or sliced */
+        return false;                             /* sk_reduce_together() */
+    if (sums_while_cut(e, q, axis)) return false; /* scattered or sliced */
     if (axis == sk_lower_code_axis(e) && sk_lower_grads_as(e, q)) return false; /* sum_coded() */
     if (sk_coded_hop(e, q, axis) || sk_union_over(e, q, axis)) return false;
     if (axis == sk_layout_adasum(e->l) && sk_adasum_joins(e, q)) return false;
@@ -51,7 +69,8 @@ static bool partial_over(const sk_lowering *e, const sk_param_plan *q, int axis)
 }
 
 /* One more gradient for one of the calls on an axis; the first opens it. */
-static void join_scatter(sk_lowering *e, int *calls, const sk_param_plan *q, int whole, int piece)
+static void join_scatter(sk_lowering *e, int *calls, const sk_param_plan *q, int axis, int whole,
+                         int piece)
 {
     int *call = &calls[sk_narrow(q->tensor)];
     if (sk_lower_grads_as(e, q)) {
@@ -65,7 +84,7 @@ static void join_scatter(sk_lowering *e, int *calls, const sk_param_plan *q, int
     }
     const sk_extent *box = &e->p->bufs.v[whole].box;
     if (*call < 0)
-        *call = sk_lower_call(e, SK_REDUCE_SCATTER, SK_SUM, q->tensor->type, e->l->shard_axis,
+        *call = sk_lower_call(e, SK_REDUCE_SCATTER, SK_SUM, q->tensor->type, axis,
                               sk_print(e->p->arena, "grads from %s", q->tensor->name));
     sk_lower_rows(e, *call, whole, piece, box, 0);
 }
@@ -134,19 +153,34 @@ static void sum_over(sk_lowering *e, const sk_grad_at *v, int n, int axis, bool 
     e->at.sync = (sk_step_due){0};
 }
 
-/* A gradient that was not scattered is complete on every rank; the rank's shard is a part or a
- * slice of it. */
+/* From `from`, which this axis cuts next, to `to`.  A gradient that is not scattered is complete on
+ * every rank; the rank's shard is a part or a slice of it. */
+static void cut_over(sk_lowering *e, int calls[][SK_WIDTHS], const sk_param_plan *q, int axis,
+                     int from, int to)
+{
+    if (scattered(e, q, axis) && sums_while_cut(e, q, axis))
+        join_scatter(e, calls[axis], q, axis, from, to);
+    else if (sk_buffer_root(e->p, from) != sk_buffer_root(e->p, to))
+        sk_lower_move(e, SK_DO_SLICE, from, to);
+}
+
+/* Over one axis; over two, the coarser one first, into its place in the whole gradient. */
 static void scatter(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies)
 {
-    int calls[SK_WIDTHS] = {-1, -1, -1};
-    for (int i = 0; i < n; i++) {
-        const sk_param_plan *q = plan_of(e, v[i].param);
-        if (!sk_lower_is_cut(e, q) || sk_adasum_scatters(e, q)) continue;
-        if (scattered(e, q)) join_scatter(e, calls, q, v[i].whole, v[i].piece);
-        else if (e->p->bufs.v[v[i].piece].within != v[i].whole)
-            sk_lower_move(e, SK_DO_SLICE, v[i].whole, v[i].piece);
+    int *at = sk_many(e->tmp, int, n + 1);
+    for (int i = 0; i < n; i++) at[i] = v[i].whole;
+    for (int level = SK_SHARD_LEVELS - 1; level >= 0; level--) {
+        int calls[SK_MAX_AXES][SK_WIDTHS], axis[SK_SHARD_LEVELS];
+        memset(calls, -1, sizeof calls);
+        for (int i = 0; i < n; i++) {
+            const sk_param_plan *q = plan_of(e, v[i].param);
+            if (sk_lower_levels(e, q, axis) <= level || sk_adasum_scatters(e, q)) continue;
+            int to = level ? sk_lower_between(e, q, v[i].whole) : v[i].piece;
+            cut_over(e, calls, q, axis[level], at[i], to);
+            at[i] = to;
+        }
+        for (int a = 0; a < e->l->mesh.n; a++) start_all(e, calls[a], flies);
     }
-    start_all(e, calls, flies);
 }
 
 /* --- several axes of the batch, no shard axis --- */
@@ -270,6 +304,7 @@ static void reduce_levels(sk_lowering *e, const sk_grad_at *v, int n, sk_flies f
 static void reduce_all(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies)
 {
     bool cut = e->l->shard_axis < 0;
+    int shards = 1 + (e->l->shard_second > 0); /* axes of shards to come */
     reduce_coded(e, v, n);
     sk_reduce_low_rank(e, v, n, false);
     if (cut) {
@@ -281,7 +316,7 @@ static void reduce_all(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flie
     for (int k = 0; k < e->l->mesh.n; k++) {
         int axis = kth_axis(e, k);
         sum_over(e, v, n, axis, cut, flies);
-        if (axis != e->l->shard_axis) continue;
+        if (!sk_layout_shards(e->l, axis) || --shards) continue;
         scatter(e, v, n, flies);
         cut = true;
     }

@@ -32,14 +32,15 @@ typedef struct sk_lazy_bucket {
     sk_ints params;
     int64_t bytes;
     int narrow;
+    sk_level_calls calls; /* that are not started */
 } bucket;
 
 struct sk_lazy {
     bucket *v; /* in the order in which their first weights are read */
     int n, cap;
-    int64_t least;  /* bytes that fill a bucket */
-    int *bucket_of; /* by parameter: 1 + its bucket; 0: it is not gathered so */
-    int started, ahead;
+    int64_t least;             /* bytes that fill a bucket */
+    int *bucket_of;            /* by parameter: 1 + its bucket; 0: it is not gathered so */
+    int started, ended, ahead; /* of a gather over two axes the second part ends it */
 };
 
 /* The bucket that has room for weights of this width; a call moves elements of one type. */
@@ -92,23 +93,29 @@ static void fill_buckets(sk_lowering *e)
     }
 }
 
-static void start(sk_lowering *e, const bucket *b)
+static void start(sk_lowering *e, bucket *b)
 {
     sk_program *p = e->p;
-    const sk_tensor *first = p->params.v[b->params.v[0]].tensor;
-    int call = sk_lower_call(e, SK_ALLGATHER, SK_SUM, first->type, e->l->shard_axis,
-                             sk_print(p->arena, "weights from %s", first->name));
     for (int i = 0; i < b->params.n; i++) {
-        const sk_param_plan *q = &p->params.v[b->params.v[i]];
-        sk_lower_rows(e, call, q->shard, q->stored, &p->bufs.v[q->stored].box, 0);
+        const sk_param_plan q = p->params.v[b->params.v[i]];
+        sk_lower_join_levels(e, &b->calls, &q, q.shard, q.stored, 0,
+                             sk_print(p->arena, "weights from %s", q.tensor->name));
     }
-    sk_lower_start(e, call, SK_FLIES_ON);
+    sk_lower_start_level(e, &b->calls, 0, SK_FLIES_ON);
 }
 
 static void start_up_to(sk_lowering *e, int last)
 {
     struct sk_lazy *x = e->lazy;
     for (; x->started <= last && x->started < x->n; x->started++) start(e, &x->v[x->started]);
+}
+
+/* The second part waits for the first: it starts shortly before it is needed. */
+static void end_up_to(sk_lowering *e, int last)
+{
+    struct sk_lazy *x = e->lazy;
+    for (; x->ended <= last && x->ended < x->started; x->ended++)
+        sk_lower_start_level(e, &x->v[x->ended].calls, 1, SK_FLIES_ON);
 }
 
 void sk_lower_lazy_begin(sk_lowering *e)
@@ -121,7 +128,9 @@ void sk_lower_lazy_begin(sk_lowering *e)
     x->least = bytes / MOST < sk_lower_bucket(e) ? sk_lower_bucket(e) : bytes / MOST + 1;
     x->bucket_of = sk_many(e->tmp, int, p->params.n + 1);
     fill_buckets(e);
-    x->ahead = bytes && sk_layout_repeats(e->l, e->l->shard_axis) ? FEW : x->n;
+    x->ahead = x->n;
+    for (int a = 0; bytes && a < e->l->mesh.n; a++)
+        if (sk_layout_shards(e->l, a) && sk_layout_repeats(e->l, a)) x->ahead = FEW;
     e->at.task = 0;
     e->at.micro = -1;
     e->at.layer = 0;
@@ -133,5 +142,7 @@ void sk_lower_lazy(sk_lowering *e, int param)
 {
     if (!e->training || !e->p->params.v[param].lazy) return;
     sk_assert(e->lazy->bucket_of[param]);
-    start_up_to(e, e->lazy->bucket_of[param] - 1 + e->lazy->ahead);
+    int at = e->lazy->bucket_of[param] - 1;
+    start_up_to(e, at + e->lazy->ahead);
+    end_up_to(e, at + 1);
 }

@@ -21,6 +21,12 @@ typedef struct sk_ints {
     int *v, n, cap;
 } sk_ints;
 
+/* Calls that gather over the axes of shards: one for each of two levels and each axis. */
+enum { SK_SHARD_LEVELS = 2 };
+typedef struct sk_level_calls {
+    int call[SK_SHARD_LEVELS][SK_MAX_AXES]; /* 1 + the call; 0: none */
+} sk_level_calls;
+
 enum { SK_LANE = SK_COMM_FLIGHT / 2 }; /* messages to one rank that may be in flight */
 
 typedef struct sk_grad_at { /* a gradient to be reduced: as nodes make it, as the optimizer sees it
@@ -140,8 +146,9 @@ typedef struct sk_lowering {
     sk_at_hand **hand;     /* [tensor * n_micro + micro] */
     int *task_at; /* [micro][chunk][work] -> 1 + its place in this stage's list; 0: there is none */
     int *packed;  /* [tensor * n_micro + micro]: 1 + the buffer in fewer bits; 0: none */
-    int *gathering;     /* [layer][width]: the call that gathers its sharded weights */
-    int gathered_layer; /* whose weights are gathered; -1: none */
+    char *gathering;         /* by layer: its sharded weights are being gathered */
+    sk_level_calls *gathers; /* [layer][width]: calls of that which are not started */
+    int gathered_layer;      /* whose weights are gathered; -1: none */
     struct sk_lazy
         *lazy;      /* weights that this step gathers before their first use (lazy_gathers.c) */
     sk_ints layers; /* of the task being written, in its order */
@@ -319,6 +326,16 @@ void sk_plan_rank_groups(sk_lowering *e, const sk_stages *sets, int n_sets);
 
 /* param_extras.c: extras of the backward pass. */
 sk_status sk_plan_extras(sk_lowering *e);
+
+/* shard_levels.c: the axes over which the optimizer sees finer shards than kernels, the finest
+ * first; returns how many.  Where there are two, what a rank has between them is a part of the
+ * whole buffer.  Adds a weight to calls that gather it; starts those of a level, the finest is 0.
+ */
+int sk_lower_levels(const sk_lowering *e, const sk_param_plan *q, int axis[SK_SHARD_LEVELS]);
+int sk_lower_between(sk_lowering *e, const sk_param_plan *q, int whole);
+void sk_lower_join_levels(sk_lowering *e, sk_level_calls *c, const sk_param_plan *q, int shard,
+                          int whole, int set, const char *what);
+void sk_lower_start_level(sk_lowering *e, sk_level_calls *c, int level, sk_flies flies);
 
 /* param_gathers.c: sharded weights are gathered for one layer of one task. */
 void sk_plan_gathers(sk_lowering *e);
@@ -522,6 +539,10 @@ typedef struct sk_chunks {
     } parts; /* of buffers, so far */
 } sk_chunks;
 void sk_split_rows(sk_lowering *e, sk_chunks *x, const sk_inst *v, int n);
+/* One of them, for a chunk that is the step-th to be written; and the part of a buffer that a chunk
+ * writes. */
+void sk_rows_inst(sk_lowering *e, sk_chunks *x, sk_inst in, int chunk, int step);
+int sk_rows_part(sk_lowering *e, sk_chunks *x, int whole, int chunk);
 
 /* overlap_chunks.c: products that overlap with the collectives that they wait for. */
 sk_status sk_overlap_chunks(sk_lowering *e);
@@ -529,6 +550,7 @@ sk_status sk_overlap_chunks(sk_lowering *e);
 /* ring_attention.c, weight_tiles.c: ops whose operands travel around a ring; products of weights
  * that are fetched in tiles. */
 sk_status sk_ring_attention(sk_lowering *e);
+int sk_ring_neighbour(const sk_lowering *e, int axis, int delta); /* so many places behind */
 sk_status sk_weight_tiles(sk_lowering *e);
 /* first_gather.c: later gathers of a weight are served from a second copy. */
 sk_status sk_find_first_gathers(sk_lowering *e);

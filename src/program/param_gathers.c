@@ -5,9 +5,10 @@
  * backward pass. */
 #include "program/lowering.h"
 
-enum { NOT_BEGUN = -1, NOTHING = -2 }; /* instead of a call */
-
-static int *gathering(const sk_lowering *e, int layer) { return &e->gathering[SK_WIDTHS * layer]; }
+static sk_level_calls *calls_of(const sk_lowering *e, int layer)
+{
+    return &e->gathers[SK_WIDTHS * layer];
+}
 
 static void add_use(sk_arena *a, sk_ints *list, int param)
 {
@@ -38,10 +39,9 @@ static void index_uses(sk_lowering *e)
 
 void sk_plan_gathers(sk_lowering *e)
 {
-    int n = SK_WIDTHS * (e->g->n_layers + 1);
     index_uses(e);
-    e->gathering = sk_many(e->p->arena, int, n);
-    for (int i = 0; i < n; i++) e->gathering[i] = NOT_BEGUN;
+    e->gathering = sk_many(e->tmp, char, e->g->n_layers + 1);
+    e->gathers = sk_many(e->tmp, sk_level_calls, SK_WIDTHS * (e->g->n_layers + 1));
 }
 
 static const sk_ints *uses_of(const sk_lowering *e, int layer)
@@ -49,29 +49,38 @@ static const sk_ints *uses_of(const sk_lowering *e, int layer)
     return &e->plan.uses[2 * layer + (int)e->at.phase];
 }
 
-/* Adds a weight to a layer's call; the first weight creates it. */
-static void join_gather(sk_lowering *e, int layer, int param)
+/* Encoded on its way, which is over one axis. */
+static void join_coded(sk_lowering *e, int layer, int param, const sk_codec *codec, int src,
+                       int whole)
 {
     sk_program *p = e->p;
     const sk_param_plan *q = &p->params.v[param];
-    const sk_codec *codec = sk_lower_weights_as(e, q);
-    int *call = gathering(e, layer) + (codec ? SK_CODED : sk_narrow(q->tensor));
-    if (*call == NOTHING) {
-        *call = sk_lower_call(e, SK_ALLGATHER, SK_SUM, codec ? SK_U8 : q->tensor->type,
-                              e->l->shard_axis, sk_print(p->arena, "weights of layer %d", layer));
-        p->calls.v[*call].param_set = layer + 1;
+    int *call = &calls_of(e, layer)[SK_CODED].call[0][e->l->shard_axis];
+    if (!*call) {
+        *call = 1 + sk_lower_call(e, SK_ALLGATHER, SK_SUM, SK_U8, e->l->shard_axis,
+                                  sk_print(p->arena, "weights of layer %d", layer));
+        p->calls.v[*call - 1].param_set = layer + 1;
     }
-    int whole = sk_lower_piece(e, q->tensor, SK_WIRE, &q->used, -1), dst = whole;
-    int src = sk_lower_averaged(e, q) ? sk_lower_average(e, param) : q->stored;
-    if (codec) {
-        src = sk_lower_encode(e, codec, q, src, -1, false);
-        dst = sk_lower_code(e, codec, whole, 1);
-        sk_lower_then(e, *call, (sk_then){SK_DO_DECODE, dst, whole, 1, codec, sk_lower_stream(q)});
-    }
+    src = sk_lower_encode(e, codec, q, src, -1, false);
+    int dst = sk_lower_code(e, codec, whole, 1);
+    sk_lower_then(e, *call - 1, (sk_then){SK_DO_DECODE, dst, whole, 1, codec, sk_lower_stream(q)});
     const sk_extent box = p->bufs.v[dst].box;
-    sk_lower_rows(e, *call, src, dst, &box, 0);
-    sk_call_plan *c = &p->calls.v[*call];
+    sk_lower_rows(e, *call - 1, src, dst, &box, 0);
+    sk_call_plan *c = &p->calls.v[*call - 1];
     c->segs[c->n_segs - 1].param = param + 1;
+}
+
+/* Adds a weight to a layer's calls; the first weight creates them. */
+static void join_gather(sk_lowering *e, int layer, int param)
+{
+    const sk_param_plan *q = &e->p->params.v[param];
+    const sk_codec *codec = sk_lower_weights_as(e, q);
+    int whole = sk_lower_piece(e, q->tensor, SK_WIRE, &q->used, -1);
+    int src = sk_lower_averaged(e, q) ? sk_lower_average(e, param) : q->stored;
+    if (codec) join_coded(e, layer, param, codec, src, whole);
+    else
+        sk_lower_join_levels(e, &calls_of(e, layer)[sk_narrow(q->tensor)], q, src, whole, layer + 1,
+                             sk_print(e->p->arena, "weights of layer %d", layer));
     sk_lower_have(e, q->tensor, &q->used, whole);
 }
 
@@ -86,16 +95,22 @@ static bool comes_in_shards(const sk_lowering *e, const sk_param_plan *q)
 static void begin_gather(sk_lowering *e, int layer)
 {
     const sk_ints *uses = uses_of(e, layer);
-    int *calls = gathering(e, layer);
-    if (*calls != NOT_BEGUN) return;
-    for (int w = 0; w < SK_WIDTHS; w++) calls[w] = NOTHING;
+    if (e->gathering[layer]) return;
+    e->gathering[layer] = 1;
     for (int k = 0; k < uses->n; k++) {
         const sk_param_plan *q = &e->p->params.v[uses->v[k]];
         if (comes_in_shards(e, q) && sk_lower_find(e, q->tensor, &q->used) < 0)
             join_gather(e, layer, uses->v[k]);
     }
     for (int w = 0; w < SK_WIDTHS; w++)
-        if (calls[w] != NOTHING) sk_lower_start(e, calls[w], SK_FLIES_IN_TASK);
+        sk_lower_start_level(e, &calls_of(e, layer)[w], 0, SK_FLIES_IN_TASK);
+}
+
+/* Shards over two axes: the second part waits for the first. */
+static void end_gather(sk_lowering *e, int layer)
+{
+    for (int w = 0; w < SK_WIDTHS; w++)
+        sk_lower_start_level(e, &calls_of(e, layer)[w], 1, SK_FLIES_IN_TASK);
 }
 
 /* Gathers this layer's weights, and starts the gathers of the next layers of this task. */
@@ -105,6 +120,8 @@ static void open_layer(sk_lowering *e)
     while (at < e->layers.n && e->layers.v[at] != e->at.layer) at++;
     int ahead = e->at.work == SK_WORK_W ? 0 : e->l->prefetch; /* weight halves read few weights */
     for (int k = at; k <= at + ahead && k < e->layers.n; k++) begin_gather(e, e->layers.v[k]);
+    for (int k = at; (k == at || k < at + ahead) && k < e->layers.n; k++)
+        end_gather(e, e->layers.v[k]);
     e->gathered_layer = e->at.layer;
 }
 
@@ -139,7 +156,7 @@ static bool awaited(const sk_lowering *e, int param)
 {
     for (int i = 0; i < e->layers.n; i++) {
         const sk_ints *uses = uses_of(e, e->layers.v[i]);
-        if (*gathering(e, e->layers.v[i]) == NOT_BEGUN) continue;
+        if (!e->gathering[e->layers.v[i]]) continue;
         for (int k = 0; k < uses->n; k++)
             if (uses->v[k] == param) return true;
     }
@@ -152,7 +169,7 @@ void sk_lower_close_layer(sk_lowering *e)
     const sk_ints *uses = uses_of(e, e->at.layer);
     e->gathered_layer = -1;
     if (!sk_lower_sharded(e, SK_SHARD_PARAMS) && e->training) return;
-    *gathering(e, e->at.layer) = NOT_BEGUN;
+    e->gathering[e->at.layer] = 0;
     bool forward = e->training && e->at.work == SK_WORK_F && sk_lower_same_weights(e);
     for (int k = 0; k < uses->n; k++) {
         const sk_tensor *t = e->p->params.v[uses->v[k]].tensor;

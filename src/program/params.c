@@ -19,8 +19,10 @@
 
 bool sk_lower_sharded(const sk_lowering *e, sk_shard level)
 {
-    return e->opts->optim && e->l->shard >= level && e->l->shard_axis >= 0 &&
-           e->l->mesh.size[e->l->shard_axis] > 1; /* a single rank has nothing to gather */
+    bool several = false; /* a single rank has nothing to gather */
+    for (int a = 0; a < e->l->mesh.n; a++)
+        several |= sk_layout_shards(e->l, a) && e->l->mesh.size[a] > 1;
+    return e->opts->optim && e->l->shard >= level && several;
 }
 
 bool sk_lower_per_task(const sk_lowering *e)
@@ -78,8 +80,7 @@ bool sk_lower_first(const sk_lowering *e, const sk_state *s, const sk_stages *st
 /* The optimizer sees a shard of what kernels see; a scalar cannot be sharded. */
 bool sk_lower_is_cut(const sk_lowering *e, const sk_param_plan *q)
 {
-    return sk_lower_sharded(e, SK_SHARD_STATE) && q->update.how[e->l->shard_axis] == SK_SPLIT &&
-           q->used.how[e->l->shard_axis] != SK_SPLIT;
+    return sk_lower_levels(e, q, (int[SK_SHARD_LEVELS]){0}) > 0;
 }
 
 /* Numbers of the optimizer for the parameter as a whole: every rank that updates a shard has them,
@@ -167,17 +168,19 @@ static sk_status grads_fit(const sk_lowering *e)
  * sharded. */
 static bool is_common(const sk_lowering *e, const sk_param_plan *q)
 {
-    return e->l->replica && sk_lower_is_cut(e, q) && e->l->mesh.size[e->l->shard_axis] > 1;
+    return e->l->replica && sk_lower_is_cut(e, q);
 }
 
 sk_state sk_update_state(const sk_lowering *e, const sk_tensor *t)
 {
     sk_state s = e->sp->made[t->id];
-    int a = e->l->shard_axis;
     if (!sk_lower_sharded(e, SK_SHARD_STATE) || !t->letters[0]) return s;
     if (t->role == SK_EXTRA && !t->of) return s; /* every rank has all of it, for reports */
-    if (s.how[a] != SK_SPLIT) s.dim[a] = 0; /* what a letter splits over it needs no cut more */
-    s.how[a] = SK_SPLIT;
+    for (int a = 0; a < e->l->mesh.n; a++) {
+        if (!sk_layout_shards(e->l, a) || e->l->mesh.size[a] == 1) continue;
+        if (s.how[a] != SK_SPLIT) s.dim[a] = 0; /* what a letter splits over it needs no cut more */
+        s.how[a] = SK_SPLIT;
+    }
     return s;
 }
 

@@ -18,7 +18,7 @@ typedef struct ring {
     int in[SK_MAX_OPERANDS], out[SK_MAX_OUT]; /* of the current step */
 } ring;
 
-static int neighbour(const sk_lowering *e, int axis, int delta)
+int sk_ring_neighbour(const sk_lowering *e, int axis, int delta)
 {
     int coord[SK_MAX_AXES], p = e->l->mesh.size[axis];
     memcpy(coord, e->p->coord, sizeof coord);
@@ -90,8 +90,8 @@ static void write_ring(sk_lowering *e, const sk_inst *op)
     const sk_node *n = op->node;
     ring r = {.e = e, .op = op, .axis = op->ring, .p = e->l->mesh.size[op->ring]};
     sk_assert(!op->add && op->parts == 1);
-    r.next = neighbour(e, r.axis, 1);
-    r.prev = neighbour(e, r.axis, -1);
+    r.next = sk_ring_neighbour(e, r.axis, 1);
+    r.prev = sk_ring_neighbour(e, r.axis, -1);
     memcpy(r.in, op->in, sizeof r.in);
     memcpy(r.out, op->out, sizeof r.out);
     for (int o = 0; o < n->n_out; o++)

@@ -50,7 +50,7 @@ void sk_own_grads(const sk_compile_opts *o, const sk_step_kinds *kinds, char bat
     if (!o->optim || !o->optim->sends) return;
     l->own_grads_from = o->optim->step_kind ? 1 : first_steps(o->optim, o->knob);
     for (int a = 0; a < l->mesh.n && !l->own_grads; a++)
-        if (splits_batch_alone(l, a, batch) && a != l->shard_axis && !*l->sync[a].name &&
+        if (splits_batch_alone(l, a, batch) && !sk_layout_shards(l, a) && !*l->sync[a].name &&
             !l->adasum[a])
             l->own_grads = 1 + a;
     l->own_weights = l->own_grads && kinds && kinds->share[SK_STEP_LOCAL] > 0;
@@ -108,7 +108,7 @@ static sk_status one_reduction(const sk_lowering *e)
         if (l->mesh.size[a] > 1 && *l->sync[a].name)
             return cannot(e, "replicas that synchronise their weights (sync=) send nothing else",
                           "leave out sync, or choose adamw");
-        if (splits_batch_alone(l, a, e->g->batch) && a == l->shard_axis && !l->own_grads)
+        if (splits_batch_alone(l, a, e->g->batch) && sk_layout_shards(l, a) && !l->own_grads)
             return cannot(e,
                           "every rank needs the momentum of all weights, and zero shards it "
                           "over the only axis that splits the batch",

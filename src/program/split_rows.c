@@ -55,6 +55,11 @@ static int keep_part(sk_lowering *e, sk_chunks *x, int whole, int chunk, bool ow
     return part;
 }
 
+int sk_rows_part(sk_lowering *e, sk_chunks *x, int whole, int chunk)
+{
+    return keep_part(e, x, whole, chunk, false);
+}
+
 /* What chunks write is read as the same part.  For buffers written elsewhere, readers in a region
  * share one part, and readers in a run of overlap chunks have one each. */
 static int read_part(sk_lowering *e, sk_chunks *x, int whole, int chunk)
@@ -64,7 +69,7 @@ static int read_part(sk_lowering *e, sk_chunks *x, int whole, int chunk)
     return x->wide ? keep_part(e, x, whole, chunk, false) : make_part(e, x, whole, chunk, false);
 }
 
-static void split_op(sk_lowering *e, sk_chunks *x, sk_inst *in, int chunk)
+static void split_op(sk_lowering *e, sk_chunks *x, sk_inst *in, int chunk, int step)
 {
     const sk_node *n = in->node;
     char batch = e->g->batch;
@@ -73,9 +78,9 @@ static void split_op(sk_lowering *e, sk_chunks *x, sk_inst *in, int chunk)
     for (int o = 0; o < n->n_out; o++) {
         bool own = x->wide && x->wide[n->out[o]->id];
         if (n->letters_out[o][0] == batch) in->out[o] = keep_part(e, x, in->out[o], chunk, own);
-        else if (chunk) in->add |= 1u << o;
+        else if (step) in->add |= 1u << o;
     }
-    in->part = chunk;
+    in->part = step;
     in->parts = x->n;
 }
 
@@ -110,11 +115,11 @@ static bool moves_part(const sk_lowering *e, const sk_chunks *x, const sk_inst *
     return !x->wide || find_part(x, src, chunk) >= 0;
 }
 
-static void split_inst(sk_lowering *e, sk_chunks *x, sk_inst in, int chunk)
+void sk_rows_inst(sk_lowering *e, sk_chunks *x, sk_inst in, int chunk, int step)
 {
-    if (in.act == SK_DO_OP) split_op(e, x, &in, chunk);
+    if (in.act == SK_DO_OP) split_op(e, x, &in, chunk, step);
     else if (!moves_part(e, x, &in, chunk)) {
-        if (chunk) return;
+        if (step) return;
     } else if (in.act == SK_DO_START) in.call = split_call(e, x, in.call, chunk);
     else {
         in.in[0] = read_part(e, x, in.in[0], chunk);
@@ -127,6 +132,6 @@ void sk_split_rows(sk_lowering *e, sk_chunks *x, const sk_inst *v, int n)
 {
     for (int chunk = 0; chunk < x->n; chunk++) {
         if (x->wide) x->parts.n = 0;
-        for (int k = 0; k < n; k++) split_inst(e, x, v[k], chunk);
+        for (int k = 0; k < n; k++) sk_rows_inst(e, x, v[k], chunk, chunk);
     }
 }

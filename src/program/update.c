@@ -220,13 +220,6 @@ static void one_pass(sk_lowering *e, int pass, int before, int after, bool maxim
     e->at.sync = (sk_step_due){0};
 }
 
-static void meet(sk_lowering *e, int *call)
-{
-    if (*call < 0) return;
-    sk_lower_start(e, *call, SK_FLIES_NOT);
-    *call = -1;
-}
-
 /* Those of one width that are gathered here: a call moves elements of one type. */
 static bool is_whole_here(const sk_lowering *e, const sk_param_plan *q, int narrow)
 {
@@ -234,27 +227,30 @@ static bool is_whole_here(const sk_lowering *e, const sk_param_plan *q, int narr
            !sk_lower_averaged(e, q);
 }
 
+static void start_both(sk_lowering *e, sk_level_calls *calls)
+{
+    for (int level = 0; level < SK_SHARD_LEVELS; level++)
+        sk_lower_start_level(e, calls, level, SK_FLIES_NOT);
+}
+
 static void whole_weights(sk_lowering *e, int narrow)
 {
     sk_program *p = e->p;
     int64_t bytes = 0;
-    int call = -1;
+    sk_level_calls calls = {0};
     for (int i = 0; i < p->params.n; i++) {
-        const sk_param_plan *q = &p->params.v[i];
-        const sk_extent *box = &p->bufs.v[q->stored].box;
-        if (!is_whole_here(e, q, narrow)) continue;
-        if (call < 0)
-            call = sk_lower_call(e, SK_ALLGATHER, SK_SUM, q->tensor->type, e->l->shard_axis,
-                                 sk_print(p->arena, "weights from %s", q->tensor->name));
-        sk_lower_rows(e, call, q->shard, q->stored, box, 0);
-        p->calls.v[call].common = p->bufs.v[q->stored].common;
-        bytes += sk_lower_logical(e, q->tensor);
-        if (bytes < sk_lower_bucket(e) || p->calls.v[call].common)
-            continue; /* one synchronisation is enough */
-        meet(e, &call);
+        const sk_param_plan q = p->params.v[i];
+        bool common = p->bufs.v[q.stored].common;
+        if (!is_whole_here(e, &q, narrow)) continue;
+        sk_lower_join_levels(e, &calls, &q, q.shard, q.stored, 0,
+                             sk_print(p->arena, "weights from %s", q.tensor->name));
+        if (common) p->calls.v[calls.call[0][e->l->shard_axis] - 1].common = true;
+        bytes += sk_lower_logical(e, q.tensor);
+        if (bytes < sk_lower_bucket(e) || common) continue; /* one synchronisation is enough */
+        start_both(e, &calls);
         bytes = 0;
     }
-    meet(e, &call);
+    start_both(e, &calls);
 }
 
 /* After the update each rank has its shard; kernels need all of the weight.  Lazy ones wait for the

@@ -219,6 +219,7 @@ static sk_status no_overlap(const sk_program *p, const lives *l, sk_arena *a)
 typedef struct marks {
     char *written;   /* by buffer */
     char *lazy;      /* by buffer: weights of which updates leave a shard (sk_param_plan.lazy) */
+    int *between;    /* by such a buffer: 1 + what the first of two gathers has made of it, or 0 */
     int64_t *filled; /* by buffer: bytes of its parts that are written */
     int *moving;     /* by root: of how many parts of it others may read or write */
     struct {
@@ -237,8 +238,13 @@ static bool is_written(const sk_program *p, const marks *m, int buf)
 static void write(const sk_program *p, marks *m, int buf)
 {
     const sk_buffer *b = &p->bufs.v[buf];
-    if (b->within >= 0 && m->lazy[b->within]) { /* an update: others have to gather it again */
-        m->written[b->within] = 0;
+    if (b->within >= 0 && m->lazy[b->within]) {
+        int *between = &m->between[b->within];
+        if (!b->keep) *between = 1 + buf;
+        else { /* an update: others have to gather it again */ m->written[b->within] = 0;
+            if (*between) m->written[*between - 1] = 0;
+        }
+        m->written[buf] = 1;
         return;
     }
     if (b->within >= 0 && !m->written[buf]) m->filled[b->within] += b->bytes;
@@ -343,6 +349,7 @@ static sk_status in_order(const sk_program *p, sk_arena *a)
 {
     marks m = {.written = sk_many(a, char, p->bufs.n + 1),
                .lazy = sk_many(a, char, p->bufs.n + 1),
+               .between = sk_many(a, int, p->bufs.n + 1),
                .filled = sk_many(a, int64_t, p->bufs.n + 1),
                .moving = sk_many(a, int, p->bufs.n + 1),
                .arena = a};
@@ -355,16 +362,30 @@ static sk_status in_order(const sk_program *p, sk_arena *a)
 
 typedef struct sender {
     const sk_program *p;
-    const int *until; /* by root: when its messages have arrived, or 0 */
+    struct {
+        struct message {
+            int buf, until; /* when it has arrived */
+        } * v;
+        int n, cap;
+    } sent; /* and may be under way */
     int pc;
     sk_status st;
 } sender;
+
+static bool share_bytes(const sk_program *p, int a, int b)
+{
+    const sk_buffer *x = &p->bufs.v[a], *y = &p->bufs.v[b];
+    return sk_buffer_root(p, a) == sk_buffer_root(p, b) && x->offset < y->offset + y->bytes &&
+           y->offset < x->offset + x->bytes;
+}
 
 static void see_write(void *ctx, int *buf, unsigned how)
 {
     sender *x = ctx;
     if (x->st || !(how & SK_WRITES) || how & SK_FREES) return;
-    if (x->until[sk_buffer_root(x->p, *buf)] <= x->pc) return;
+    int i = 0;
+    while (i < x->sent.n && !share_bytes(x->p, x->sent.v[i].buf, *buf)) i++;
+    if (i == x->sent.n) return;
     x->st = sk_fail(SK_EBUG,
                     "P7: rank %d: instruction %d (%s) writes '%s', which is on its way to another "
                     "rank",
@@ -375,14 +396,18 @@ static void see_write(void *ctx, int *buf, unsigned how)
 /* A message is read out of the sender's memory: nobody writes there before it has arrived. */
 static sk_status sends_kept(const sk_program *p, const lives *l, sk_arena *a)
 {
-    int *until = sk_many(a, int, p->bufs.n + 1);
+    sender x = {.p = p};
     for (int pc = 0; pc < p->insts.n; pc++) {
         const sk_inst *in = &p->insts.v[pc];
-        sender x = {p, until, pc, SK_OK};
+        int kept = 0;
+        for (int i = 0; i < x.sent.n; i++)
+            if (x.sent.v[i].until > pc) x.sent.v[kept++] = x.sent.v[i];
+        x.sent.n = kept;
+        x.pc = pc;
         sk_operands(p, in, see_write, &x);
         if (x.st) return x.st;
-        int *end = in->act == SK_DO_SEND ? &until[sk_buffer_root(p, in->in[0])] : NULL;
-        if (end && *end < l->arrives[pc]) *end = l->arrives[pc];
+        if (in->act == SK_DO_SEND)
+            *sk_push(a, &x.sent) = (struct message){in->in[0], l->arrives[pc]};
     }
     return SK_OK;
 }

@@ -82,7 +82,7 @@ static void say_axes(sk_out *o, const sk_setup *s)
 {
     const sk_layout *l = &s->layout;
     for (int i = 0; i < l->mesh.n; i++) {
-        if (l->mesh.size[i] < 2 || *l->split[i] || i == l->shard_axis || i == l->stage_axis)
+        if (l->mesh.size[i] < 2 || *l->split[i] || sk_layout_shards(l, i) || i == l->stage_axis)
             continue;
         sk_out_add(o, "%saxis %s of %d splits nothing: its ranks repeat the same work",
                    o->n ? "; " : "", l->mesh.name[i], l->mesh.size[i]);

@@ -738,6 +738,7 @@ static int by_name(const void *a, const void *b)
 /* What may be refused, of all that is drawn: a sentence begins so, without its names and numbers.
  * Any other refusal is a failure, so that the list grows only where somebody lengthens it. */
 static const char *const refusals[] = {
+    "layout: shards over two axes do not go with",
     "rank #: device=cuda: order=canonical gives the same bits on any layout, and the host would do",
     "rank #: device=cuda: weights are not foreseen from what lives outside of the GPU",
     "optimizer sgd-pb foresees weights of f#, and train.dtype is",

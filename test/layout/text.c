@@ -13,8 +13,9 @@ static sk_arena arena;
 static bool same_layout(const sk_layout *a, const sk_layout *b)
 {
     bool same = a->mesh.n == b->mesh.n && a->shard == b->shard && a->shard_axis == b->shard_axis &&
-                a->stage_axis == b->stage_axis && !strcmp(a->schedule, b->schedule) &&
-                a->n_micro == b->n_micro && a->replica == b->replica && a->overlap == b->overlap &&
+                a->shard_second == b->shard_second && a->stage_axis == b->stage_axis &&
+                !strcmp(a->schedule, b->schedule) && a->n_micro == b->n_micro &&
+                a->replica == b->replica && a->overlap == b->overlap &&
                 !strcmp(a->recompute, b->recompute) && a->recompute_blocks == b->recompute_blocks &&
                 a->prefetch == b->prefetch && a->tiles == b->tiles &&
                 !memcmp(a->home, b->home, sizeof a->home) && a->partition == b->partition &&
@@ -50,6 +51,10 @@ static const struct {
     {"dp=4 zero=1", "mesh dp=4; split b over dp; shard state over dp"},
     {"dp=4 zero=2", "mesh dp=4; split b over dp; shard grads over dp"},
     {"dp=4 zero=3", "mesh dp=4; split b over dp; shard params over dp"},
+    {"dp=4 cp=2 zero=3:dp+cp",
+     "mesh dp=4 cp=2; split b over dp; split t over cp; shard params over dp cp"},
+    {"dp=4 cp=2 zero=1:cp+dp",
+     "mesh dp=4 cp=2; split b over dp; split t over cp; shard state over cp, dp"},
     {"dp=4,zero=3", "mesh dp=4; split b over dp; shard params over dp"},
     {"zero=3", "mesh dp=1; split b over dp; shard params over dp"},
     {"dp=4 replica",
@@ -201,6 +206,14 @@ static const struct {
     {"mesh dp=2; split 7 over dp", "is no letter", 0},
     {"mesh dp=2; shard params", "shard state|grads|params over AXIS", 0},
     {"mesh dp=2; shard weights over dp", "cannot shard \"weights\"", 0},
+    {"dp=2 cp=2 zero=1:dp+cq", "no axis 'cq' (did you mean 'cp'?)", 0},
+    {"dp=2 cp=2 zero=1:dp+dp", "shards over 'dp' twice", 0},
+    {"mesh a=2 b=2 c=2; split b over a; split b over b; split t over c; shard state over a b c",
+     "three axes, the third is 'c'", 0},
+    {"dp=2 tp=2 zero=1:dp+tp", "the batch or time alone, and 'tp' splits \"hfv\"", 0},
+    {"dp=2 cp=2 zero=3:dp+cp copy=2", "shards over two axes do not go with copy", 0},
+    {"dp=2 cp=2 zero=3:dp+cp grads=int8", "shards over two axes do not go with grads", 0},
+    {"dp=2 cp=2 zero=4:dp+cp", "from 0 to 3", 0},
     {"mesh dp=2; shard params over tp", "no axis 'tp'", 0},
     {"mesh pp=2; stages over pp; shard params over pp", "which holds stages", 0},
     {"mesh pp=2; stages over pp; split b over pp", "cannot split letters too", 0},

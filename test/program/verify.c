@@ -63,6 +63,7 @@ static const struct {
     {"mlp", "dp=3", KFAC},
     {"gpt2", "pp=2 dp=3 tp=2 zero=1 reduce=adasum", TIE},
     {"llama", "dp=2 tp=2 reduce=adasum", 0},
+    {"llama", "dp=2 cp=2 zero=1:dp+cp", 0},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 

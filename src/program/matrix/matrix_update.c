@@ -19,6 +19,11 @@ sk_status sk_matrix_fits(const sk_lowering *e, const sk_param_plan *q)
 {
     char roles[SK_MAX_DIM + 1];
     if (!q->optim || !q->optim->matrix || q->tensor->bias_update != 0) return SK_OK;
+    if (e->l->shard_second)
+        return sk_fail(SK_ECONF,
+                       "layout: shards over two axes do not go with %s, which works on whole "
+                       "matrices; shard over one axis",
+                       q->optim->name);
     if (!sk_param_matrix(e->g, q->tensor, roles))
         return sk_fail(SK_ECONF,
                        "optim.groups: %s is for matrices, and '%s' \"%s\" is none; put it into a "
