@@ -373,6 +373,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
         return sk_fail(SK_EUSAGE, "command line: --fold %s; yes or no is needed", s.fold);
     s.here = cluster && !strcmp(cluster, "here");
     SK_TRY(check_tables(&s, &rest));
+    if (s.here) SK_TRY(sk_argv_alone(a, "simulate --cluster here", false));
     if (s.here) SK_TRY(measure_here(a, &s.machine));
     else SK_TRY(sk_machine_default(a, cluster, &s.machine, &warning));
     if (warning) fprintf(stderr, "skein: %s\n", warning);
