@@ -169,7 +169,8 @@ typedef struct sk_inst {
     int64_t together; /* CLIP: before this step replicas are synchronous: program.replicas_from */
     double flops;
     sk_kernel_shape shape; /* OP: what it is priced by */
-    int64_t wire; /* bytes that must leave this rank, by the closed form of the collective */
+    int64_t
+        wire; /* bytes that leave this rank: of its list, or by the closed form of the collective */
 } sk_inst;
 
 typedef struct sk_call_seg {
