@@ -94,7 +94,9 @@ static void count_sent(sk_lowering *e, sk_call_plan *c, const sk_coll_ask *ask)
 {
     const sk_coll *how = sk_coll_parts[c->algorithm];
     sk_coll_ask of = *ask;
-    if (!how->build || how->packs || sk_kind_rows[c->kind].counts || ask->n > MOST_COUNTED) return;
+    if (!how->build || how->native || how->packs || sk_kind_rows[c->kind].counts ||
+        ask->n > MOST_COUNTED)
+        return;
     int64_t *sent = sk_many(e->p->arena, int64_t, ask->n);
     sk_mark mark = sk_arena_mark(e->p->arena);
     const sk_seg *segs = shapes_of(c, e->p->arena);

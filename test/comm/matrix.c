@@ -480,7 +480,8 @@ static bool check_counted(rank_ctx *c, const trial *t, const made *m, int64_t be
     int64_t sent = sk_comm_bytes_sent(c->comm) - before;
     int ranks[MAX_RANKS];
     sk_coll_ask ask;
-    if (!a || !a->build || a->packs || t->kind == SK_ALLTOALLV || c->n < 2) return true;
+    if (!a || !a->build || a->native || a->packs || t->kind == SK_ALLTOALLV || c->n < 2)
+        return true;
     for (int i = 0; i < c->n; i++) ranks[i] = t->group == REVERSED ? c->n - 1 - i : i;
     sk_coll_ask_for(t->kind, ranks, c->n, m->me, t->root, c->host_of, c->links, &ask);
     ask.degrees = t->degrees;
