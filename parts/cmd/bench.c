@@ -319,6 +319,7 @@ static sk_status run_step(sk_arena *a, int argc, char **argv)
     bench *b = sk_new(a, bench);
     sk_table t = {.arena = a, .head = step_columns, .n_cols = STEP_COLS};
     const char *format = NULL;
+    SK_TRY(sk_argv_alone(a, "bench step", true));
     b->job = sk_new(a, sk_job);
     b->table = &t;
     SK_TRY(read_step(b, a, argc, argv, &format));

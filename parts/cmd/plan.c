@@ -65,7 +65,7 @@ static void add_class(sk_table *t, const sk_setup *s, int rank)
     const char *cells[COLS];
     int ranks = 0, c = 0;
     sk_price_rank price;
-    sk_price_program(p, &price);
+    sk_price_program(p, s->class_of, &price);
     for (int r = 0; r < s->n_ranks; r++) ranks += s->class_of[r] == s->class_of[rank];
     cells[c++] = whole(a, s->class_of[rank]);
     cells[c++] = whole(a, ranks);

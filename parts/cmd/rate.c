@@ -6,7 +6,6 @@
 #include "cli/picture.h"
 #include "cli/picture_rate.h"
 #include "cli/rate_groups.h"
-#include "comm/boot.h"
 #include "run/run.h"
 #include "train/fits.h"
 #include "train/range_test.h"
@@ -147,17 +146,6 @@ static sk_status only_steps(sk_job *job, const sk_range *r, bool in_words)
     job->steps = r->steps;
     job->time_limit = 0;
     return SK_OK;
-}
-
-static sk_status alone(sk_arena *a)
-{
-    sk_boot boot = {0};
-    SK_TRY(sk_boot_detect(a, &boot));
-    if (boot.n_ranks < 2) return SK_OK;
-    return sk_fail(SK_EUSAGE,
-                   "%s started %d ranks; skein rate starts its ranks itself, on one "
-                   "host: skein rate -n %d",
-                   boot.by, boot.n_ranks, boot.n_ranks);
 }
 
 static void progress(int step, int steps, const sk_range_point *p)
@@ -342,7 +330,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     if (svg) SK_TRY(sk_picture_place(svg));
     SK_TRY(read_range(&rest, job, &r));
     SK_TRY(only_steps(job, &r, has_word(argc, argv, "resume")));
-    SK_TRY(alone(a));
+    SK_TRY(sk_argv_alone(a, "rate", true));
     if (isatty(STDERR_FILENO)) r.tell = progress;
     SK_TRY(test(a, job, &r, c, &title));
     sk_range_advice d = sk_range_read(a, c);

@@ -462,6 +462,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
         return sk_fail(SK_EUSAGE, "command line: --fold %s; yes or no is needed", s.fold);
     s.here = cluster && !strcmp(cluster, "here") && !sk_setup_on_gpu(s.job);
     SK_TRY(check_tables(&s, &rest));
+    if (s.here) SK_TRY(sk_argv_alone(a, "simulate --cluster here", false));
     SK_TRY(find_machine(&s, cluster, &warning));
     if (warning) fprintf(stderr, "skein: %s\n", warning);
     SK_TRY(disturb(&s.machine, &rest));

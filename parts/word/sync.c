@@ -123,6 +123,7 @@ static sk_status read_timed(const sk_sync *by, const char *text, sk_axis_sync *t
     if (*text) SK_TRY(sk_word_int("sync", text + 1, 0, MOST_STEPS, &n));
     if (stale) to->stale = stale_of(n);
     else to->backup = n;
+    if (!n) snprintf(to->plain, sizeof to->plain, "%s:0", by->name);
     return SK_OK;
 }
 
@@ -165,6 +166,7 @@ static sk_status read(const char *text, sk_axis_sync *to)
                        by->name, by->name);
     to->every = every;
     if (every > 1 || by->outer || by->pairs) snprintf(to->name, sizeof to->name, "%s", by->name);
+    else snprintf(to->plain, sizeof to->plain, "%.*s", (int)sizeof to->plain - 1, text);
     return SK_OK;
 }
 
@@ -461,9 +463,25 @@ static sk_status fits(const sk_word_ask *ask)
     return SK_OK;
 }
 
+/* The first axis whose ways are the plain program; -1: none. */
+static int plain_axis(const sk_layout *l)
+{
+    for (int a = 0; a < l->mesh.n; a++)
+        if (*l->sync[a].plain) return a;
+    return -1;
+}
+
+static bool plain(const sk_layout *l) { return plain_axis(l) >= 0; }
+
 static void idle(const sk_layout *l, sk_out *o)
 {
-    if (!sk_layout_any_local(l) && !sk_layout_timed(l))
+    int axis = plain_axis(l);
+    if (axis >= 0 && l->mesh.size[axis] > 1)
+        sk_out_add(o,
+                   "sync=%s has nothing to do: it is the plain program, which sums gradients in "
+                   "every step",
+                   l->sync[axis].plain);
+    else if (!sk_layout_any_local(l) && !sk_layout_timed(l))
         sk_out_add(o, "sync has nothing to do: there is one replica, dp=N makes more");
 }
 
@@ -572,6 +590,7 @@ const sk_word sk_word_sync = {
     .check = check,
     .fits = fits,
     .idle = idle,
+    .plain = plain,
     .excludes = {{"offload", 0, "replicas synchronise what lies in the memory of the device"},
                  {"replica", 0,
                   "ranks of a host would average a copy of the weights that others still read"}},

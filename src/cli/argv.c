@@ -3,6 +3,7 @@
 #include "base/file_io.h"
 #include "base/strings.h"
 #include "cli/setting.h"
+#include "comm/boot.h"
 #include "layout/layout.h"
 #include "tensor/strict.h"
 #include "train/rundir.h"
@@ -10,6 +11,24 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+/* --- launchers --- */
+
+sk_status sk_argv_alone(sk_arena *a, const char *command, bool ranks)
+{
+    sk_boot boot = {0};
+    SK_TRY(sk_boot_detect(a, &boot));
+    if (boot.n_ranks < 2) return SK_OK;
+    if (ranks)
+        return sk_fail(SK_EUSAGE,
+                       "%s started %d ranks; skein %s starts its ranks itself, on one host: skein "
+                       "%s -n %d",
+                       boot.by, boot.n_ranks, command, command, boot.n_ranks);
+    return sk_fail(SK_EUSAGE,
+                   "%s started %d ranks; skein %s is one process, and starts what it measures "
+                   "itself: leave the launcher out",
+                   boot.by, boot.n_ranks, command);
+}
 
 /* --- commands about a job --- */
 

@@ -24,6 +24,10 @@ sk_status sk_argv_job(sk_arena *a, int argc, char **argv, const char *usage, sk_
 struct sk_setup;
 sk_status sk_argv_job_stands(const struct sk_setup *s);
 
+/* For commands that start what they measure themselves: refuses where a launcher started this
+ * process as one of many, each of which would do all of it.  ranks: it has -n. */
+sk_status sk_argv_alone(sk_arena *a, const char *command, bool ranks);
+
 typedef struct sk_argv_option {
     const char *name;   /* "--prompt", "-o"; NULL ends the list */
     const char **value; /* gets the word after it, or "yes" for a flag */

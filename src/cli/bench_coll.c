@@ -498,6 +498,7 @@ static sk_status calibrate(sk_arena *a, const char *path, double seconds, const 
     sk_machine m;
     const char *warning = NULL;
     double start = sk_now();
+    SK_TRY(sk_argv_alone(a, "bench coll --calibrate", false));
     if (!path) path = sk_machine_path(a);
     if (!path)
         return sk_fail(SK_EUSAGE, "bench: neither XDG_CONFIG_HOME nor HOME is set; say where to "

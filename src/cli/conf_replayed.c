@@ -2,7 +2,8 @@
  *
  * What time decided belongs to steps of one job.  Imposed on another, it would make a run that
  * nobody asked for, so keys that change the result must be those of the run.  A shorter replay
- * may be asked for: train.steps is held against the recording (train/loop_timed.c), like ranks. */
+ * may be asked for: train.steps is held against the recording (train/loop_timed.c), like ranks.
+ * Where ranks had not met, what ckpt, val and sample ask for is left out there. */
 #include "base/strings.h"
 #include "cli/setting.h"
 

@@ -271,3 +271,39 @@ int64_t sk_coll_workspace(const sk_coll *c, const sk_coll_ask *a, sk_dtype type,
     sk_arena_end(&scratch);
     return layout.bytes;
 }
+
+/* A member's part of an exchange, as it leaves alone; what was put together in TMP has the room of
+ * the largest. */
+static int64_t block_bytes(const sk_buffer_layout *s, sk_cell of, const sk_seg *segs, int n_segs)
+{
+    int64_t n = 0;
+    for (int k = 0; k < n_segs; k++) {
+        bool src = of.space == SK_SRC;
+        sk_block b = sk_seg_block(&segs[k], src ? s->me : of.at, src ? of.at : s->me, s->p);
+        n += sk_block_count(&b);
+    }
+    return n * s->size;
+}
+
+int64_t sk_coll_sent(const sk_coll *c, const sk_coll_ask *a, sk_dtype type, const sk_seg *segs,
+                     int n_segs)
+{
+    sk_arena scratch = {0};
+    sk_compiled_schedule f = {.coll = c};
+    sk_buffer_layout l = {.kind = a->kind, .p = a->n, .me = a->me};
+    int64_t sum = 0;
+    sk_steps_build(c, a, &scratch, &f.steps);
+    l.cells = f.steps.cells;
+    l.size = (int64_t)sk_dtype_size(type);
+    l.row = row_length(segs, n_segs);
+    lay_chunks(&f, segs, n_segs, &l, sk_many(&scratch, int64_t, l.cells + 1));
+    for (int i = 0; i < f.steps.list.n; i++) {
+        const sk_step *t = &f.steps.list.v[i];
+        bool block = l.kind == SK_ALLTOALL && t->n == 1 && t->from.space != SK_TMP;
+        if (t->act != SK_STEP_SEND) continue;
+        sum += block ? block_bytes(&l, t->from, segs, n_segs)
+                     : sk_buffer_layout_span(&l, t->chunk, t->n);
+    }
+    sk_arena_end(&scratch);
+    return sum;
+}

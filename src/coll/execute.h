@@ -27,6 +27,11 @@
 int64_t sk_coll_workspace(const sk_coll *c, const sk_coll_ask *a, sk_dtype type, const sk_seg *segs,
                           int n_segs);
 
+/* Bytes that the list of member a->me sends, of a kind whose sizes are known, by an algorithm that
+ * has lists and does not pack. */
+int64_t sk_coll_sent(const sk_coll *c, const sk_coll_ask *a, sk_dtype type, const sk_seg *segs,
+                     int n_segs);
+
 /* What the list of member `me` of these ranks is asked for.  When they sit on several hosts, as
  * many on each and those of a host in a row, the axes are hosts and ranks of a host.  root is
  * ignored by kinds that have none; host_of NULL: one host; links NULL: those of a

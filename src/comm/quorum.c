@@ -6,6 +6,7 @@
  * is sealed. */
 #include "comm/quorum.h"
 #include "comm/endpoint.h"
+#include "comm/hang_diagnosis.h"
 #include "comm/quorum_block.h"
 #include "base/clock.h"
 
@@ -49,6 +50,14 @@ static sk_status does_nothing(sk_comm *c, int rank, int64_t behind, double secon
                    behind == 1 ? "" : "s", c->timeout_s));
 }
 
+/* It waits for another rank, up to a timeout of its own: in a replay for a turn that is far away.
+ */
+static bool waits(const sk_rank_state *l)
+{
+    return atomic_load_explicit(&l->waits_for, memory_order_relaxed) >= 0 &&
+           sk_process_state(l) != 'T';
+}
+
 sk_status sk_quorum_look(sk_comm *c, int64_t step)
 {
     double now = sk_now();
@@ -60,8 +69,9 @@ sk_status sk_quorum_look(sk_comm *c, int64_t step)
         if (at >= step || beat != s->heartbeat || s->looked <= 0 || now - s->looked > c->timeout_s)
             s->heartbeat = beat, s->since = now; /* I was away myself for so long: begin anew */
         s->looked = now;
-        if (c->timeout_s > 0 && now - s->since > c->timeout_s)
-            return does_nothing(c, r, step - at, now - s->since);
+        if (c->timeout_s <= 0 || now - s->since <= c->timeout_s) continue;
+        if (!waits(l)) return does_nothing(c, r, step - at, now - s->since);
+        s->since = now;
     }
     return SK_OK;
 }

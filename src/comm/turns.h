@@ -10,7 +10,8 @@
  *     sk_turn_begin(c, step); sk_turn_bound(c, step, most);     at most so far ahead of the slowest
  *     sk_turn_take(c, -1, &turn); ... sk_turn_state(c) is mine ...; sk_turn_end(c);
  *
- * Who waits for a turn, or for slower ranks, waits as everywhere: up to the timeout of the job. */
+ * Who waits for a turn, or for slower ranks, waits up to the timeout of the job for each turn and
+ * each step of another rank: one that goes on, however slowly, does not hang. */
 #ifndef SK_COMM_TURNS_H
 #define SK_COMM_TURNS_H
 
@@ -28,6 +29,8 @@ void sk_turn_done(sk_comm *c, int64_t steps); /* so many steps of mine are over 
 int64_t sk_turn_ahead(const sk_comm *c);      /* the most steps of a rank that are over */
 /* Until no rank has less than step - most steps behind it; most -1: any. */
 sk_status sk_turn_bound(sk_comm *c, int64_t step, int most);
+/* Until all other ranks have done as many steps as I have. */
+sk_status sk_turn_settle(sk_comm *c);
 /* turn: the number that is imposed; -1: the next.  The first of all is `first`. */
 sk_status sk_turn_take(sk_comm *c, int64_t first, int64_t turn, int64_t *got);
 void sk_turn_end(sk_comm *c);

@@ -31,6 +31,7 @@ enum {
     SK_SCHEDULE_NAME = 128,
     SK_CODEC_NAME = 24,
     SK_SYNC_NAME = 16,
+    SK_SYNC_PLAIN = 24,
     SK_MAX_SYNC_KNOB = 4,
     SK_MOST_WORDS = 64 /* of the table in word.h */
 };
@@ -75,6 +76,7 @@ typedef struct sk_axis_sync {
     int backup; /* a step commits without the last so many gradients */
     int stale;  /* 1 + how many steps a rank may be ahead of the slowest; SK_ANY_STALENESS; 0: none
                  */
+    char plain[SK_SYNC_PLAIN]; /* what was said and is the plain program, as "local:1"; or empty */
 } sk_axis_sync;
 enum { SK_ANY_STALENESS = -1 };
 

@@ -100,7 +100,8 @@ char *sk_layout_idle(sk_arena *a, const sk_layout *l)
     sk_words_in_order(true, words);
     for (int i = 0; words[i]; i++) {
         sk_out why = {.arena = a};
-        if (words[i]->idle && sk_word_on(words[i], l)) words[i]->idle(l, &why);
+        bool plain = words[i]->plain && words[i]->plain(l);
+        if (words[i]->idle && (plain || sk_word_on(words[i], l))) words[i]->idle(l, &why);
         if (why.n) sk_out_add(&o, "%s%s", o.n ? "; " : "", why.s);
     }
     return o.s;

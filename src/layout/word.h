@@ -126,6 +126,8 @@ struct sk_word {
     sk_status (*check)(const sk_layout *l);      /* what else the layout alone shows; only if on */
     sk_status (*fits)(const sk_word_ask *ask);   /* the rest; asked of every word, said or not */
     void (*idle)(const sk_layout *l, sk_out *o); /* a warning: "X has nothing to do: why" */
+    bool (*plain)(
+        const sk_layout *l); /* NULL, or: it was said, and is not on: idle is asked, too */
     /* Each pair stands in one of the two files.  from: the least value of the other; 0: any. */
     struct {
         const char *word;

@@ -1,6 +1,7 @@
 /* price.c - totals of a job in closed form. */
 #include "plan/price.h"
 
+#include <math.h>
 #include <string.h>
 
 static int64_t count(const sk_graph *g, const sk_tensor *t)
@@ -52,21 +53,50 @@ void sk_price_model(const sk_graph *graph, const sk_hyper *hyper, sk_price *out)
     out->causal = 6 * (layers + square / 2) + head;
 }
 
-void sk_price_program(const sk_program *p, sk_price_rank *out)
+typedef struct sums { /* of bytes that leave a rank in a step on average */
+    double all, axis[SK_MAX_AXES], world, near, sends;
+} sums;
+
+/* Members of a list need not send as many bytes: the mean of those that are of one class. */
+static int64_t mean_sent(const sk_program *p, const int *class_of, const sk_inst *in)
 {
+    const sk_call_plan *c = in->act == SK_DO_WAIT ? &p->calls.v[in->call] : NULL;
+    int64_t sum = 0, n = 0;
+    if (!class_of || !c || !c->sent) return in->wire;
+    const sk_group *g = &p->groups[c->group];
+    for (int m = 0; m < g->n; m++) {
+        bool alike = class_of[g->ranks[m]] == class_of[p->rank];
+        n += alike;
+        sum += alike ? c->sent[m] : 0;
+    }
+    return (sum + n / 2) / n;
+}
+
+static void add_wire(const sk_program *p, const int *class_of, const sk_inst *in, sums *to)
+{
+    double wire = sk_inst_average(in, mean_sent(p, class_of, in));
+    int group = in->call >= 0 ? p->calls.v[in->call].group : -1;
+    to->all += wire;
+    if (group < 0 && sk_layout_timed(&p->layout)) to->axis[sk_timed_axis(&p->layout)] += wire;
+    else if (group < 0) to->sends += wire;
+    else if (group == p->world) to->world += wire;
+    else if (p->near && group == p->near) to->near += wire;
+    else to->axis[sk_group_axis(p, group)] += wire;
+}
+
+void sk_price_program(const sk_program *p, const int *class_of, sk_price_rank *out)
+{
+    sums sum = {0};
     *out = (sk_price_rank){.total = sk_device_bytes(p), .insts = p->n_train};
     memcpy(out->bytes, p->kind_bytes, sizeof out->bytes);
     for (int i = 0; i < p->n_train; i++) {
         const sk_inst *in = &p->insts.v[i];
-        int64_t wire = sk_inst_average(in, in->wire) * p->phases;
         out->flops += in->flops * sk_inst_share(in) * p->phases;
-        out->wire += wire;
-        int group = in->call >= 0 ? p->calls.v[in->call].group : -1;
-        if (group < 0 && sk_layout_timed(&p->layout))
-            out->wire_axis[sk_timed_axis(&p->layout)] += wire;
-        else if (group < 0) out->wire_sends += wire;
-        else if (group == p->world) out->wire_world += wire;
-        else if (p->near && group == p->near) out->wire_near += wire;
-        else out->wire_axis[sk_group_axis(p, group)] += wire;
+        add_wire(p, class_of, in, &sum);
     }
+    out->wire = llround(sum.all) * p->phases;
+    out->wire_world = llround(sum.world) * p->phases;
+    out->wire_near = llround(sum.near) * p->phases;
+    out->wire_sends = llround(sum.sends) * p->phases;
+    for (int a = 0; a < SK_MAX_AXES; a++) out->wire_axis[a] = llround(sum.axis[a]) * p->phases;
 }

@@ -29,12 +29,13 @@ typedef struct sk_price {
 typedef struct sk_price_rank {
     int64_t bytes[SK_N_KINDS], total; /* of memory; the total is the device's */
     double flops;                     /* of a training step */
-    int64_t wire;                     /* bytes that leave the rank in a step */
+    int64_t wire;                     /* bytes that leave the rank in a step on average */
     int64_t wire_axis[SK_MAX_AXES], wire_world, wire_near, wire_sends;
     int insts;
 } sk_price_rank;
 
 void sk_price_model(const sk_graph *g, const sk_hyper *h, sk_price *out);
-void sk_price_program(const sk_program *p, sk_price_rank *out);
+/* class_of: NULL, or the class of each rank: then bytes that leave are the mean of p's class. */
+void sk_price_program(const sk_program *p, const int *class_of, sk_price_rank *out);
 
 #endif

@@ -187,15 +187,6 @@ static double call_cost(const sk_sim *k, const sk_sim_group *c, const sk_call_pl
     return isfinite(seconds) ? seconds : sk_machine_coll(m, plan->kind, bytes, c->reach);
 }
 
-/* In a step on average, as ranks have it: each member's bytes are whole. */
-static int64_t wire_of(const sk_inst *in, const sk_call_plan *plan, int n)
-{
-    int64_t sum = 0;
-    if (sk_inst_share(in) == 1) return sk_call_wire(plan, n);
-    for (int i = 0; i < n; i++) sum += sk_inst_average(in, sk_call_wire_of(plan, i, n));
-    return sum;
-}
-
 /* When the last member announces a call, it is known when its bytes move. */
 static void announce(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 {
@@ -210,7 +201,7 @@ static void announce(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
     m->cost = sk_inst_share(in) * call_cost(k, c, plan, sk_call_bytes(plan));
     m->begin = fmax(m->ready, c->free);
     m->end = c->free = m->begin + m->cost;
-    c->wire += wire_of(in, plan, c->reach.n);
+    c->wire += sk_inst_average(in, sk_call_wire(plan, c->reach.n));
 }
 
 /* A call in shared memory is work of its members' cores.  Where members outnumber the cores, its
@@ -353,7 +344,7 @@ static bool step(sk_sim *k, sk_sim_rank *w)
         w->out->times[2 * w->pc] = before;
         w->out->times[2 * w->pc + 1] = w->now;
     }
-    w->out->wire += sk_inst_average(in, in->wire);
+    w->wire += sk_inst_average(in, in->wire);
     if (sk_layout_timed(&w->p->layout) && in->call < 0)
         k->out->wire_axis[sk_timed_axis(&w->p->layout)] += in->wire * w->out->ranks;
     w->pc++;

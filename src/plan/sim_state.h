@@ -24,7 +24,7 @@ typedef struct sk_sim_group { /* a group, or all groups whose members are of the
     const int *ranks;      /* members; NULL without links */
     bool any_order;        /* of sums */
     double free;           /* when the newest complete call was over */
-    int64_t wire;
+    double wire;           /* bytes that its members sent, in a step on average */
     struct {
         sk_sim_call *v;
         int n, cap;
@@ -48,6 +48,7 @@ typedef struct sk_sim_rank {
     int rank, pc, end;
     int coord[SK_MAX_AXES];
     double now;
+    double wire;        /* bytes that it sent, in a step on average */
     double host;        /* when its host has launched the kernels so far */
     int *group;         /* by group of the program: index in sk_sim.groups; -1: not a member */
     int *posted, *done; /* by group: calls announced and finished */

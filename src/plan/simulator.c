@@ -185,6 +185,26 @@ static double shared_cores(const sk_sim *k)
     return work / (double)(hosts * k->m->costs.cores) + between;
 }
 
+/* Whole bytes once all fragments and intervals of an axis are together, and all axes. */
+static void add_wire(const sk_sim *k, sk_simulation *o)
+{
+    double axis[SK_MAX_AXES] = {0}, world = 0, near = 0, all = (double)o->wire_sends;
+    const sk_program *p = k->w[0].p;
+    for (int i = 0; i < k->n_groups; i++) {
+        const sk_sim_group *c = &k->groups[i];
+        double wire = c->wire * (double)(c->places / c->reach.n);
+        all += wire;
+        if (c->group == p->world) world += wire;
+        else if (p->near && c->group == p->near) near += wire;
+        else axis[sk_group_axis(p, c->group)] += wire;
+    }
+    for (int a = 0; a < SK_MAX_AXES; a++) all += (double)o->wire_axis[a];
+    o->wire = llround(all);
+    o->wire_world += llround(world);
+    o->wire_near += llround(near);
+    for (int a = 0; a < SK_MAX_AXES; a++) o->wire_axis[a] += llround(axis[a]);
+}
+
 static void add_up(sk_sim *k)
 {
     sk_simulation *o = k->out;
@@ -202,17 +222,9 @@ static void add_up(sk_sim *k)
         o->copied += r->copied * share;
         o->uncovered += r->uncovered * share;
         o->flops += r->flops * r->ranks;
+        r->wire = llround(k->w[i].wire);
     }
-    for (int i = 0; i < k->n_groups; i++) {
-        const sk_sim_group *c = &k->groups[i];
-        int64_t wire = c->wire * (c->places / c->reach.n);
-        const sk_program *p = k->w[0].p;
-        if (c->group == p->world) o->wire_world += wire;
-        else if (p->near && c->group == p->near) o->wire_near += wire;
-        else o->wire_axis[sk_group_axis(p, c->group)] += wire;
-    }
-    o->wire = o->wire_world + o->wire_near + o->wire_sends;
-    for (int a = 0; a < k->l->mesh.n; a++) o->wire += o->wire_axis[a];
+    add_wire(k, o);
 }
 
 /* A step of several phases does all of it as often; traces are of one. */

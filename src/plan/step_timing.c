@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
 enum { WARM = SK_TIMED_WARM, MOST = 1 << 20 };
@@ -167,7 +168,7 @@ static void read_notes(const step_job *j, int n_ranks, sk_step_timing *out)
         out->cores += j->notes[r].cores;
         for (int k = 0; k < 2 && counts(j, r); k++) out->peak[k] += j->notes[r].device.flops[k];
     }
-    out->wire /= j->steps - WARM;
+    out->wire = llround((double)out->wire / (j->steps - WARM));
     memcpy(out->slow, j->notes[0].slow, sizeof out->slow);
 }
 

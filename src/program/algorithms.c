@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <string.h>
 
+enum { MOST_COUNTED = 64 };
+
 _Static_assert((int)SK_PIN_AXES >= (int)SK_MAX_AXES, "every axis may have a pin");
 
 /* Of streams how much leaves a rank is known when they are packed: what the price expects, and no
@@ -20,13 +22,14 @@ static int64_t streamed_bytes(const sk_call_plan *c, const sk_coll_ask *ask)
     return (int64_t)(sk_coll_price(a, ask).sent * (double)sk_call_bytes(c)) + 1;
 }
 
-/* Bytes that leave this rank at least: 2S(p-1)/p for an all-reduce, half of it for the others.  If
- * the size of an all-reduce does not divide, any member may have the larger share, so none is
- * assumed to. */
+/* Bytes that leave this rank: those of its list; else at least, 2S(p-1)/p for an all-reduce, half
+ * of it for the others.  If the size of an all-reduce does not divide, any member may have the
+ * larger share, so none is assumed to. */
 int64_t sk_call_wire_of(const sk_call_plan *c, int me, int n)
 {
     int64_t size = (int64_t)sk_dtype_size(c->type), sum = 0, summed = 0;
     if (c->common || c->streamed) return c->streamed;
+    if (c->sent) return c->sent[me];
     for (int i = 0; i < c->n_segs; i++) {
         sk_seg s = sk_call_shape(&c->segs[i]);
         int64_t mine = s.outer * sk_seg_rows(&s, me, n).n * s.inner, all = sk_seg_count(&s);
@@ -56,6 +59,8 @@ int64_t sk_call_wire(const sk_call_plan *c, int n)
 {
     int64_t sum = 0, ways = c->kind == SK_ALLREDUCE ? 2 : 1;
     if (c->common || c->streamed) return n * c->streamed;
+    for (int m = 0; c->sent && m < n; m++) sum += c->sent[m];
+    if (c->sent) return sum;
     for (int i = 0; i < c->n_segs; i++) {
         sk_seg s = sk_call_shape(&c->segs[i]);
         sum += s.swap ? sk_seg_whole(&s) : ways * (n - 1) * sk_seg_count(&s);
@@ -75,6 +80,32 @@ void sk_call_fill(const sk_call_plan *c, sk_coll_ask *ask)
     ask->wide = inner > 0 ? (double)(4 + inner * size) / (double)(inner * size) : 1;
 }
 
+static sk_seg *shapes_of(const sk_call_plan *c, sk_arena *a)
+{
+    sk_seg *segs = sk_many(a, sk_seg, c->n_segs + 1);
+    for (int i = 0; i < c->n_segs; i++) segs[i] = sk_call_shape(&c->segs[i]);
+    return segs;
+}
+
+/* What the lists of all members send, as it is counted where they run.  Of many members it is not
+ * asked, for a rank writes them all: closed forms differ where a list cuts elsewhere, or sends more
+ * than the least. */
+static void count_sent(sk_lowering *e, sk_call_plan *c, const sk_coll_ask *ask)
+{
+    const sk_coll *how = sk_coll_parts[c->algorithm];
+    sk_coll_ask of = *ask;
+    if (!how->build || how->native || how->packs || sk_kind_rows[c->kind].counts ||
+        ask->n > MOST_COUNTED)
+        return;
+    int64_t *sent = sk_many(e->p->arena, int64_t, ask->n);
+    sk_mark mark = sk_arena_mark(e->p->arena);
+    const sk_seg *segs = shapes_of(c, e->p->arena);
+    for (of.me = 0; of.me < ask->n; of.me++)
+        sent[of.me] = sk_coll_sent(how, &of, c->type, segs, c->n_segs);
+    sk_arena_back(e->p->arena, mark);
+    c->sent = sent;
+}
+
 /* Workspace of calls that are executed as step lists; it lives from start to wait. */
 static void plan_workspace(sk_lowering *e, int call, const sk_coll_ask *ask)
 {
@@ -82,8 +113,7 @@ static void plan_workspace(sk_lowering *e, int call, const sk_coll_ask *ask)
     sk_call_plan *c = &p->calls.v[call];
     const sk_coll *how = sk_coll_parts[c->algorithm];
     sk_mark mark = sk_arena_mark(p->arena);
-    sk_seg *segs = sk_many(p->arena, sk_seg, c->n_segs + 1);
-    for (int i = 0; i < c->n_segs; i++) segs[i] = sk_call_shape(&c->segs[i]);
+    const sk_seg *segs = shapes_of(c, p->arena);
     c->workspace_bytes = sk_coll_workspace(how, ask, c->type, segs, c->n_segs);
     sk_arena_back(p->arena, mark);
     if (!c->workspace_bytes) return;
@@ -187,6 +217,7 @@ static sk_status choose(sk_lowering *e, int call)
     SK_TRY(sums_type(c));
     SK_TRY(keeps_order(e, c, &ask));
     SK_TRY(has_wire(e, c));
+    if (c->algorithm >= 0) count_sent(e, c, &ask);
     if (c->algorithm >= 0) plan_workspace(e, call, &ask);
     return SK_OK;
 }

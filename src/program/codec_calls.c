@@ -14,6 +14,7 @@
  * have another number of terms. */
 #include "base/hash.h"
 #include "program/lowering.h"
+#include "tensor/tensor_shard.h"
 
 #include <string.h>
 
@@ -204,7 +205,7 @@ void sk_plan_coded(sk_lowering *e, sk_param_plan *q, const sk_stages *stages)
         box.at[d + 1] = of.at[d];
         box.full[d + 1] = of.full[d];
     }
-    const char *name = sk_print(e->p->arena, "%s.error", t->name);
+    const char *name = sk_print(e->p->arena, "%s" SK_ERROR_SUFFIX, t->name);
     q->error = sk_lower_buffer(e, name, NULL, SK_OPTIM, SK_F32, box);
     q->tells = tells(e, q);
     e->p->bufs.v[q->error].keep = true;

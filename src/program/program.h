@@ -170,7 +170,8 @@ typedef struct sk_inst {
     int64_t together; /* CLIP: before this step replicas are synchronous: program.replicas_from */
     double flops;
     sk_kernel_shape shape; /* OP: what it is priced by */
-    int64_t wire; /* bytes that must leave this rank, by the closed form of the collective */
+    int64_t
+        wire; /* bytes that leave this rank: of its list, or by the closed form of the collective */
 } sk_inst;
 
 typedef struct sk_call_seg {
@@ -212,8 +213,10 @@ typedef struct sk_call_plan {
     double fill;      /* and their share of all rows, or what is expected of it; 0: dense */
     int64_t streamed; /* bytes of streams that are expected to leave each member; 0: there are none.
                          Written with the algorithm */
-    int root;         /* of kinds that have one: a member */
-    int workspace;    /* buffer of scratch from start to wait, or -1 */
+    const int64_t *sent; /* by member, the bytes that its list sends; NULL: closed forms hold.
+                            Written with the algorithm */
+    int root;            /* of kinds that have one: a member */
+    int workspace;       /* buffer of scratch from start to wait, or -1 */
     int64_t workspace_bytes;
     bool common;    /* all-gather of shared memory: members only synchronise */
     bool ordered;   /* deterministic order: a sum by the tree of coll/call.h, on any device */
@@ -523,11 +526,10 @@ static inline bool sk_inst_due(const sk_inst *in, int64_t step, int64_t updates)
            (!in->sync.until || step < in->sync.until) &&
            (!in->sync.by || in->sync.kinds >> sk_step_kind(in->sync.by, step) & 1);
 }
-static inline int64_t sk_inst_average(const sk_inst *in, int64_t bytes)
+static inline double sk_inst_average(const sk_inst *in, int64_t bytes)
 {
-    return in->sync.by      ? (int64_t)((double)bytes * sk_inst_share(in) + 0.5)
-           : in->sync.until ? 0
-                            : bytes / sk_inst_interval(in);
+    return in->sync.by || in->sync.until ? (double)bytes * sk_inst_share(in)
+                                         : (double)bytes / sk_inst_interval(in);
 }
 /* Do both run in the same steps and updates? */
 static inline bool sk_insts_due_alike(const sk_inst *a, const sk_inst *b)

@@ -10,11 +10,12 @@
  * that it encodes, and adds that to its next change. */
 #include "base/hash.h"
 #include "program/lowering.h"
+#include "tensor/tensor_shard.h"
 
 void sk_plan_change_error(sk_lowering *e, sk_param_plan *q)
 {
     if (!e->l->sync[sk_outer_axis(e->l)].feedback || !sk_lower_changes_as(e, q)) return;
-    const char *name = sk_print(e->p->arena, "%s.change_error", q->tensor->name);
+    const char *name = sk_print(e->p->arena, "%s" SK_CHANGE_SUFFIX, q->tensor->name);
     q->change_error = sk_lower_kept_state(e, name, q, SK_F32);
     e->p->bufs.v[q->change_error].zero = true;
 }

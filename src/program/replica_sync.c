@@ -414,6 +414,29 @@ static sk_status even_shares(const sk_lowering *e)
     return SK_OK;
 }
 
+static int first_local(const sk_layout *l)
+{
+    int a = 0;
+    while (a < l->mesh.n && !sk_layout_local(l, a)) a++;
+    sk_assert(a < l->mesh.n);
+    return a;
+}
+
+/* A mean over replicas counts each of them once, also one that has learned from nothing. */
+static sk_status has_samples(const sk_lowering *e)
+{
+    const sk_layout *l = e->l;
+    int64_t batch = e->g->size[(int)e->g->batch & 127], n = sk_layout_replicas(l);
+    const char *name = l->own_grads ? e->opts->optim->name : l->sync[first_local(l)].name;
+    if (batch >= n) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "layout: %lld of %lld replicas have no samples in a batch of %lld, and %s%s "
+                   "counts what each replica has as much as what the others learned; take a "
+                   "train.batch of %lld or more, or %lld replicas at most",
+                   (long long)(n - batch), (long long)n, (long long)batch,
+                   l->own_grads ? "optim.name=" : "sync=", name, (long long)n, (long long)batch);
+}
+
 /* A step that the learning rate decides is known in a training only. */
 static sk_status begin_known(const sk_lowering *e)
 {
@@ -466,6 +489,7 @@ sk_status sk_check_replicas(sk_lowering *e)
     sk_program *p = e->p;
     p->replicas_from = sk_replicas_from(e->l);
     p->apart = p->optim && sk_replicas_apart(e);
+    if (p->optim && sk_layout_any_local(e->l)) SK_TRY(has_samples(e));
     if (p->optim && sk_layout_any_local(e->l) && !sk_layout_alike(e->l)) SK_TRY(replicas_fit(e));
     if (p->optim) SK_TRY(sk_check_timed(e));
     p->n_mean = p->n_train;

@@ -18,6 +18,7 @@
  * skipped leaves state and error feedback as they are: the passes do nothing, and what was summed
  * is in buffers of gradients.  With one rank along the axis nothing is encoded. */
 #include "program/lowering.h"
+#include "tensor/tensor_shard.h"
 
 /* Those of the parameters in no group; other groups need the same. */
 static int64_t first_steps(const sk_optim *o, const double *knob)
@@ -185,7 +186,7 @@ void sk_plan_sent(sk_lowering *e, sk_param_plan *q)
         box.at[d + 1] = of.at[d];
         box.full[d + 1] = of.full[d];
     }
-    const char *name = sk_print(e->p->arena, "%s.error", q->tensor->name);
+    const char *name = sk_print(e->p->arena, "%s" SK_ERROR_SUFFIX, q->tensor->name);
     q->error = sk_lower_buffer(e, name, NULL, SK_OPTIM, SK_F32, box);
     q->tells = q->owner; /* each rank along the axis has owners of its own */
     e->p->bufs.v[q->error].keep = e->p->bufs.v[q->error].zero = true;

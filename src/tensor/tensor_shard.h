@@ -11,9 +11,11 @@
 #include "tensor/q8_format.h"
 
 enum { SK_SHARD_DIM = 6 };
-#define SK_REPLICA_SUFFIX                                                  \
-    ".replica" /* of the name of a tensor that each replica has for itself \
-                */
+/* Endings of names: what each replica has for itself, and what encoding lost of a gradient and of a
+ * change. */
+#define SK_REPLICA_SUFFIX ".replica"
+#define SK_ERROR_SUFFIX   ".error"
+#define SK_CHANGE_SUFFIX  ".change_error"
 
 typedef struct sk_tensor_shard {
     const char *name; /* of the logical tensor */

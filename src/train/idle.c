@@ -1,7 +1,9 @@
 /* idle.c - what a layout leaves without work, or does twice: how many, and why. */
 #include "train/idle.h"
 #include "base/strings.h"
+#include "program/sync.h"
 #include "train/lr_schedule.h"
+#include "train/owed.h"
 #include "train/relayout.h"
 
 #include <math.h>
@@ -127,11 +129,12 @@ static bool lacks_kind(const sk_setup *s, int64_t steps, int64_t n[SK_STEP_KINDS
     return wanted;
 }
 
+static const char counted[] = "skein plan and simulate show the steps behind these";
+
 /* Ranks that would send something else than gradients (program/sent_state.c) in later steps than
  * there are.  Prices are those of these steps. */
 static void say_sent(sk_out *o, const sk_setup *s, const char *of, int64_t steps)
 {
-    static const char counted[] = "skein plan and simulate show the steps behind these";
     const sk_optim *x = s->optim;
     int64_t n[SK_STEP_KINDS] = {0};
     if (steps <= 0 || !sends(s)) return;
@@ -147,6 +150,48 @@ static void say_sent(sk_out *o, const sk_setup *s, const char *of, int64_t steps
                    "times, and %lld steps are local; %s",
                    o->n ? "; " : "", of, (long long)steps, x->name, (long long)n[SK_STEP_DENSE],
                    (long long)n[SK_STEP_SENT], (long long)n[SK_STEP_LOCAL], counted);
+}
+
+/* The first step behind which replicas of the axis synchronise, all of them or a fragment; and the
+ * one behind which all fragments have. */
+static int64_t first_sync(const sk_layout *l, int axis, int64_t *last)
+{
+    const sk_axis_sync *x = &l->sync[axis];
+    const sk_sync *by = sk_sync_of(l, axis);
+    int n = by->fragments ? by->fragments(x->knob) : 1;
+    *last = x->from + x->every;
+    return x->from + x->every / n;
+}
+
+static void say_late_sync(sk_out *o, const sk_layout *l, int axis, int64_t steps)
+{
+    const sk_axis_sync *x = &l->sync[axis];
+    int64_t last, first = first_sync(l, axis, &last);
+    const char *gap = o->n ? "; " : "";
+    if (x->from >= steps)
+        sk_out_add(o,
+                   "%ssync=%s:%d begins behind step %lld and train.steps is %lld: every step sums "
+                   "gradients, as the plain program",
+                   gap, x->name, x->every, (long long)x->from, (long long)steps);
+    else if (first > steps)
+        sk_out_add(o,
+                   "%ssync=%s:%d is first behind step %lld and train.steps is %lld: each replica "
+                   "learns from its part of the batches alone, and final/ is their mean",
+                   gap, x->name, x->every, (long long)first, (long long)steps);
+    else if (last > steps)
+        sk_out_add(o,
+                   "%ssync=%s:%d sends its last fragment behind step %lld and train.steps is %lld: "
+                   "some are never synchronised",
+                   gap, x->name, x->every, (long long)last, (long long)steps);
+    else return;
+    sk_out_add(o, "; %s", counted);
+}
+
+/* Synchronisations behind the last step. */
+static void say_sync(sk_out *o, const sk_layout *l, int64_t steps)
+{
+    for (int a = 0; steps > 0 && a < l->mesh.n; a++)
+        if (sk_sync_of(l, a)) say_late_sync(o, l, a, steps);
 }
 
 char *sk_idle_sent(sk_arena *a, const sk_setup *s, const char *of, int64_t steps)
@@ -165,6 +210,7 @@ char *sk_idle_text(sk_arena *a, const sk_setup *s, int n)
     say_words(&o, s);
     sk_setup_group_warnings(&o, s);
     if (!(s->job->time_limit > 0)) say_sent(&o, s, "train.steps", s->job->steps);
+    if (!(s->job->time_limit > 0)) say_sync(&o, &s->layout, s->job->steps);
     return o.s;
 }
 
@@ -264,6 +310,17 @@ static void say_level(sk_out *o, const sk_job *job, int64_t steps)
     }
 }
 
+/* Error feedback for which the next layout has no place. */
+static void say_owed(sk_out *o, const sk_run_phase *p)
+{
+    const char *owed = sk_owed_print(o->arena, sk_owed_dropped(p[-1].setup, p->setup));
+    if (owed)
+        sk_out_add(o,
+                   "%strain.relayout: the layout \"%s\" from step %lld on has no use for what "
+                   "encoding lost %s (error feedback): dropped",
+                   o->n ? "\n" : "", p->setup->job->layout, (long long)p->from, owed);
+}
+
 char *sk_idle_steps(sk_arena *a, const sk_setup *s, int64_t steps)
 {
     sk_out o = {.arena = a};
@@ -279,9 +336,13 @@ char *sk_idle_steps(sk_arena *a, const sk_setup *s, int64_t steps)
     if (steps) say_schedule(&o, job, steps);
     if (steps > 1) say_level(&o, job, steps);
     if (job->time_limit > 0) say_sent(&o, s, "train.steps", steps);
+    if (job->time_limit > 0) say_sync(&o, &s->layout, steps);
     for (int i = 1; steps && s->relayout && i < s->relayout->n; i++) {
         const sk_run_phase *p = &s->relayout->v[i];
-        if (p->from < steps) continue;
+        if (p->from < steps) {
+            say_owed(&o, p);
+            continue;
+        }
         if (p->setup->job->batch != p[-1].setup->job->batch)
             sk_out_add(&o,
                        "%strain.batch_schedule: the batch of %lld from step %lld on is never used: "

@@ -9,7 +9,7 @@
  *
  * Other warnings: an axis that splits nothing, micro-batches without a sample, keys of the
  * optimizer and of collectives without effect (train/group_checks.c), momentum that would be sent
- * in place of gradients only behind the last step. */
+ * in place of gradients, and replicas that would synchronise, only behind the last step. */
 #ifndef SK_TRAIN_IDLE_H
 #define SK_TRAIN_IDLE_H
 

@@ -44,15 +44,17 @@ static const char *phrase(sk_arena *a, const sk_word *w, const sk_layout *l)
     return brief ? brief : sentence(a, w, l);
 }
 
+/* An axis is a cause only if no other word is: without its ranks hardly a condition holds. */
 const char *sk_layout_cause(sk_arena *a, const sk_layout *l, sk_layout_condition *holds)
 {
     sk_assert(holds(l));
-    for (const sk_word *const *w = sk_word_parts; *w; w++) {
-        sk_layout without = *l;
-        if (!sk_word_on(*w, l)) continue;
-        sk_word_clear(*w, &without);
-        if (!holds(&without)) return phrase(a, *w, l);
-    }
+    for (int axes = 0; axes < 2; axes++)
+        for (const sk_word *const *w = sk_word_parts; *w; w++) {
+            sk_layout without = *l;
+            if (((*w)->kind == SK_WORD_AXIS) != axes || !sk_word_on(*w, l)) continue;
+            sk_word_clear(*w, &without);
+            if (!holds(&without)) return phrase(a, *w, l);
+        }
     return "layout";
 }
 

@@ -27,25 +27,43 @@ static bool is_over(const sk_loop *l)
     return l->ended || (steps && (l->done >= steps || l->progress >= (double)steps));
 }
 
+static bool val_at(const sk_loop *l, int64_t done)
+{
+    return l->s->has_val &&
+           sk_loop_due(l->s->job->val_every, SK_VAL_TIMES, done, l->lr_schedule.steps);
+}
+
+static bool sample_at(const sk_loop *l, int64_t done)
+{
+    return l->s->tokenizer &&
+           sk_loop_due(l->s->job->sample_every, SAMPLE_TIMES, done, l->lr_schedule.steps);
+}
+
+static bool save_at(const sk_loop *l, int64_t done)
+{
+    int64_t steps = l->lr_schedule.steps ? l->lr_schedule.steps : done + 1;
+    return sk_loop_due(l->s->job->ckpt_every.steps, 0, done, steps);
+}
+
+bool sk_loop_meets_at(const sk_loop *l, int64_t done)
+{
+    return val_at(l, done) || sample_at(l, done) || save_at(l, done);
+}
+
 /* A save after the last step is the save at the end: finish(). */
 static bool save_due(const sk_loop *l, const sk_decision *d)
 {
-    int64_t steps = l->lr_schedule.steps ? l->lr_schedule.steps : l->done + 1;
+    int64_t steps = l->lr_schedule.steps;
     if (is_over(l)) return false;
-    return sk_loop_due(l->s->job->ckpt_every.steps, 0, l->done, steps) ||
-           (d->save && l->done < steps);
+    return (save_at(l, l->done) && sk_loop_may_meet(l, l->done)) ||
+           (d->save && (!steps || l->done < steps));
 }
 
-static bool val_due(const sk_loop *l)
-{
-    return l->s->has_val &&
-           sk_loop_due(l->s->job->val_every, SK_VAL_TIMES, l->done, l->lr_schedule.steps);
-}
+static bool val_due(const sk_loop *l) { return val_at(l, l->done) && sk_loop_may_meet(l, l->done); }
 
 static bool sample_due(const sk_loop *l)
 {
-    return l->s->tokenizer && !is_over(l) &&
-           sk_loop_due(l->s->job->sample_every, SAMPLE_TIMES, l->done, l->lr_schedule.steps);
+    return !is_over(l) && sample_at(l, l->done) && sk_loop_may_meet(l, l->done);
 }
 
 static sk_status sample(sk_loop *l)

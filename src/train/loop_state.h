@@ -138,8 +138,12 @@ sk_status sk_loop_end_step(sk_loop *l, const sk_loop_told *x);
 
 /* loop_timed.c */
 bool sk_loop_is_timed(const sk_loop *l);
-bool sk_loop_is_stale(const sk_loop *l);       /* sync=ssp */
-sk_status sk_loop_settle(sk_loop *l);          /* where all ranks meet; else nothing */
+bool sk_loop_is_stale(const sk_loop *l); /* sync=ssp */
+sk_status sk_loop_settle(sk_loop *l);    /* where all ranks meet; else nothing */
+/* A replay of sync=ssp: had all ranks of its run done so many steps before any began the next? */
+bool sk_loop_may_meet(const sk_loop *l, int64_t done);
+/* loop.c: is a validation, a checkpoint or a sample due there, by the number of steps? */
+bool sk_loop_meets_at(const sk_loop *l, int64_t done);
 sk_decision sk_loop_meeting(const sk_loop *l); /* in place of a decision: behind this step */
 sk_commit_opts sk_loop_commit_opts(sk_loop *l);
 sk_status sk_loop_open_log(sk_loop *l);

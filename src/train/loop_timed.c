@@ -8,7 +8,9 @@
  *
  * With sync=ssp ranks are at different steps.  Where all of them have something to do they settle:
  * they wait for each other and take the newest weights.  A checkpoint or a stop that is asked for
- * comes behind the step of the rank that is farthest. */
+ * comes behind the step of the rank that is farthest.  A replay settles only where the ranks of its
+ * run had all done a step before any began the next: elsewhere its turns would wait for each other.
+ */
 #include "train/loop_state.h"
 #include "base/clock.h"
 #include "base/shell_word.h"
@@ -56,7 +58,7 @@ static sk_status updated(void *ctx, int64_t step, const int64_t turn[SK_N_TURNS]
 {
     sk_loop *l = ctx;
     sk_channel *c = l->channel;
-    bool first = step + 1 > ahead, may = !l->replay.n || sk_commits_together(&l->replay, step + 1);
+    bool first = step + 1 > ahead, may = sk_loop_may_meet(l, step + 1);
     bool stop = sk_heaps_stop_asked(l->t->heaps), save = atomic_load(&c->save_wished) != 0;
     if (first && may && (stop || save)) {
         atomic_store(&c->meeting.stop, stop);
@@ -96,18 +98,36 @@ sk_commit_opts sk_loop_commit_opts(sk_loop *l)
                             .ctx = l};
 }
 
+bool sk_loop_may_meet(const sk_loop *l, int64_t done)
+{
+    return !l->replay.n || sk_commits_together(&l->replay, done);
+}
+
 sk_status sk_loop_settle(sk_loop *l)
 {
     double tokens = 0;
     if (!sk_loop_is_stale(l)) return SK_OK;
-    if (l->replay.n && !sk_commits_together(&l->replay, l->done))
-        return sk_fail(SK_EDATA,
-                       "replay: all ranks would meet behind step %lld, and those of run %s did "
-                       "not; val.every, ckpt.every and sample.every of that run are needed",
-                       (long long)l->done, l->s->job->replay);
+    sk_assert(sk_loop_may_meet(l, l->done));
     SK_TRY(sk_run_settle(l->run, &l->updates, &tokens));
     l->tokens += tokens;
     return SK_OK;
+}
+
+/* In a replay whose val.every, ckpt.every or sample.every are not those of the run. */
+static void tell_left_out(sk_loop *l)
+{
+    int64_t n = 0, first = 0;
+    for (int64_t k = l->t->step + 1; k < l->t->steps; k++) {
+        if (!sk_loop_meets_at(l, k) || sk_loop_may_meet(l, k)) continue;
+        if (!n++) first = k;
+    }
+    if (n)
+        sk_loop_note(l, SK_REC_WARN,
+                     sk_print(&l->arena,
+                              "all ranks would meet behind %lld step%s, from step %lld on, behind "
+                              "which those of run %s did not: validations, checkpoints and samples "
+                              "that are due there are left out",
+                              (long long)n, sk_plural(n), (long long)first, l->s->job->replay));
 }
 
 /* A replay ends where its recording does, so it must be as long as the run. */
@@ -163,6 +183,7 @@ sk_status sk_loop_open_log(sk_loop *l)
                        "time decides %s: commits.jsonl records it, and skein train "
                        "--replay %s repeats it",
                        what, sk_shell_word(&l->arena, l->t->dir)));
+    tell_left_out(l);
     return SK_OK;
 }
 

@@ -125,6 +125,12 @@ static sk_status no_sync(const sk_setup *s, bool layouts)
                        "run whose layout changes would send it along another axis; choose adamw, "
                        "or stop and resume with the other layout",
                        s->optim->name);
+    if (layouts && sk_layout_timed(&s->layout))
+        return sk_fail(SK_ECONF,
+                       "all ranks change the layout together, between two steps, and with '%s' "
+                       "each rank goes by itself; leave it out, or stop and resume with the other "
+                       "layout",
+                       sk_layout_cause(s->arena, &s->layout, sk_layout_timed));
     if (!layouts || !sk_layout_any_local(&s->layout)) return SK_OK;
     return sk_fail(SK_ECONF,
                    "replicas have weights of their own, and a run whose layout changes moves those "

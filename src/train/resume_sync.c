@@ -6,6 +6,8 @@
 #include "program/sync.h"
 #include "tensor/tensor_shard.h"
 #include "train/model_export.h"
+#include "train/owed.h"
+#include "train/relayout.h"
 #include "train/rundir_resume.h"
 
 #include <stdlib.h>
@@ -91,6 +93,17 @@ static void tell_anchor(sk_out *o, const sk_layout *l, const sk_ckpt *c, const c
                    momentum ? ", its momentum from 0" : "");
 }
 
+static void tell_owed(sk_out *o, const sk_setup *s, const sk_ckpt *c, const char *from)
+{
+    const char *owed = sk_owed_print(o->arena, sk_owed_resumed(c, s));
+    if (owed)
+        sk_out_add(
+            o,
+            "\n%s has what encoding lost %s (error feedback), which this run's layout has no "
+            "use for: dropped",
+            from, owed);
+}
+
 static void tell_average(sk_out *o, const sk_job *job, const sk_ckpt *c, const char *from)
 {
     const char *was = sk_resume_value(o->arena, c->state.config, "optim", "ema");
@@ -104,9 +117,12 @@ sk_status sk_resume_sync(sk_arena *a, const sk_setup *s, const sk_training *t, c
     sk_ckpt c;
     sk_out o = {.arena = a};
     SK_TRY(sk_ckpt_read(a, t->from, &c));
-    SK_TRY(check_alike(&s->layout, &c, t->from));
-    tell_replicas(&o, &s->layout, &c, t->from);
-    tell_anchor(&o, &s->layout, &c, t->from);
+    s = sk_relayout_setup(s, sk_relayout_at(s, t->step));
+    const sk_layout *l = &sk_setup_program_of(s, 0)->layout; /* it knows what an optimizer adds */
+    SK_TRY(check_alike(l, &c, t->from));
+    tell_replicas(&o, l, &c, t->from);
+    tell_anchor(&o, l, &c, t->from);
+    tell_owed(&o, s, &c, t->from);
     tell_average(&o, s->job, &c, t->from);
     if (o.n) *note = sk_print(a, "%s%s", *note, o.s);
     return SK_OK;

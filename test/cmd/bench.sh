@@ -155,4 +155,33 @@ grep -q '"\?(start allreduce)"\?,,0.25,' out.csv || fail "replicas, ops: $(cat o
 "$skein" bench step "${tiny[@]}" optim.name=onebit-adam --layout dp=2 --steps 2 -o csv >out.csv 2>err || fail "onebit-adam: $(cat err)"
 grep -q 'freeze_step is 100000 and steps 4: every step sends gradients' err || fail "onebit-adam: $(cat err)"
 
-echo "bench: $points points, 0 wrong, $reports reports, 2 calibrated"
+# A pinned list is planned and simulated with the bytes that are counted, also where members send unlike amounts, or more than the least.
+of_all() { awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next } { n += $at["ranks"] * $at["sent_bytes"] } END { print n }'; }
+lists=0
+for n in 3 4; do
+    for pin in ring butterfly butterfly:$n circulant direct binomial rabenseifner binary_blocks double_tree hierarchical torus recursive_doubling \
+        halving_doubling "all-gather: bruck" "all-gather: circulant" "reduce-scatter: pairwise"; do
+        case $n$pin in 3recursive* | 3halving*) continue ;; esac
+        layout=dp=$n
+        case $pin in all-gather* | reduce-scatter*) layout="dp=$n zero=3" ;; esac
+        words=(model=tiny train.seq=32 train.batch=12 train.threads=1 layout="$layout" comm.algorithm="$pin")
+        plan=$("$skein" plan "${words[@]}" -o csv 2>err | of_all)
+        simulated=$("$skein" simulate "${words[@]}" --cluster cpu -o csv 2>err | grep -E '^(class|all),' | sed 's/^all,[0-9]*/all,1/' | of_all)
+        counted=$("$skein" bench step "${words[@]}" --steps 2 -o csv 2>err | awk -F, 'NR == 2 { print $NF }')
+        [ "$simulated" = "$counted" ] && [ $((plan - counted)) -le $n ] && [ $((counted - plan)) -le $n ] ||
+            fail "$layout by $pin: planned $plan, simulated $simulated, counted $counted: $(cat err)"
+        lists=$((lists + 1))
+    done
+done
+
+# Each process of a launcher would do all of it.
+for words in "bench step model=tiny" "bench coll --calibrate no" "simulate model=tiny --cluster here"; do
+    rc=0
+    # shellcheck disable=SC2086  # words
+    OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=2 "$skein" $words >out 2>err || rc=$?
+    [ $rc = 64 ] && grep -q 'openmpi started 2 ranks; skein' err || fail "$words, started twice: $rc, $(cat out err)"
+    reports=$((reports + 1))
+done
+[ ! -e no ] || fail "calibrated under a launcher"
+
+echo "bench: $points points, 0 wrong, $lists lists as planned, $reports reports, 2 calibrated"

@@ -36,6 +36,21 @@ for optim in onebit-adam onebit-lamb; do
     idle dp=2 "optim.freeze_step is 100000 and train.steps 20: every step sends gradients" train.batch=4 train.steps=20 optim.name=$optim
     idle dp=2 "optim.freeze_step is 20 and train.steps 20" train.batch=4 train.steps=20 optim.name=$optim optim.freeze_step=20
 done
+# Replicas that would synchronise behind the last step, and ways that are the plain program.
+idle "dp=2 sync=diloco" "sync=diloco:50 is first behind step 50 and train.steps is 20: each replica learns" train.batch=4 train.steps=20
+idle "dp=2 sync=local:21" "sync=local:21 is first behind step 21" train.batch=4 train.steps=20
+idle "dp=2 sync=postlocal:8@1000" "begins behind step 1000 and train.steps is 20: every step sums gradients" train.batch=4 train.steps=20
+idle "dp=2 sync=postlocal:8@13" "sync=postlocal:8 is first behind step 21" train.batch=4 train.steps=20
+idle "dp=2 sync=stream:24:fragments=2" "sync=stream:24 sends its last fragment behind step 24 .*some are never" train.batch=4 train.steps=20
+idle "dp=2 sync=stream:50:fragments=2" "sync=stream:50 is first behind step 25" train.batch=4 train.steps=20
+for way in local:1 postlocal:1@5 backup:0 ssp:0; do
+    idle "dp=2 sync=$way" "sync=$way has nothing to do: it is the plain program" train.batch=4
+done
+for way in local:20 postlocal:8@12 stream:20:fragments=2 diloco:20 gossip; do
+    "$skein" plan model=tiny layout="dp=2 sync=$way" train.batch=4 train.steps=20 >said 2>&1 || fail "$way: $(cat said)"
+    if grep warning said; then fail "$way synchronises"; fi
+    cases=$((cases + 1))
+done
 idle dp=2 "in train.steps=20 of zeroone-adam gradients are sent 18 times, momentum 2 times, and 0 steps are local" train.batch=4 train.steps=20 optim.name=zeroone-adam
 for words in "onebit-adam optim.freeze_step=199" "onebit-adam layout=tp=2" "onebit-lamb train.time=9s" "zeroone-adam train.steps=200000" \
     "zeroone-adam optim.var_freeze_step=5 optim.local_step_scaler=2" "zeroone-adam optim.var_freeze_step=5 optim.local_step_clipper=1"; do
@@ -60,6 +75,9 @@ grep -q '^warning   2 of 4 ranks have nothing to do: pp=4 makes 4 stages' said |
 "$skein" train $job layout="mesh x=2; micro 5" train.steps=2 run=twice >said 2>&1 || fail "$(cat said)"
 grep -q '^warning   axis x of 2 splits nothing: its ranks repeat the same work; 1 of 5 micro-batches is' said ||
     fail "train: $(cat said)"
+# shellcheck disable=SC2086
+"$skein" train $job layout="dp=2 sync=diloco" train.steps=3 run=alone >said 2>&1 || fail "$(cat said)"
+grep -q '^warning   sync=diloco:50 is first behind step 50 and train.steps is 3' said || fail "train: $(cat said)"
 # What the steps never come to: the end of the warmup, a layout; also where the steps are chosen on the way.
 said() { grep -qF "$1" said || fail "train does not say $1: $(cat said)"; }
 # shellcheck disable=SC2086

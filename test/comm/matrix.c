@@ -473,10 +473,26 @@ static bool check_sent(rank_ctx *c, const trial *t, const made *m, int64_t befor
     return sent == leaving(c, t, m->me) || wrong(c, t, "bytes sent", sent);
 }
 
+/* What is planned of a list: bytes that it sends, to members of this host and of others. */
+static bool check_counted(rank_ctx *c, const trial *t, const made *m, int64_t before)
+{
+    const sk_coll *a = t->algorithm >= 0 ? sk_coll_parts[t->algorithm] : NULL;
+    int64_t sent = sk_comm_bytes_sent(c->comm) - before;
+    int ranks[MAX_RANKS];
+    sk_coll_ask ask;
+    if (!a || !a->build || a->native || a->packs || t->kind == SK_ALLTOALLV || c->n < 2)
+        return true;
+    for (int i = 0; i < c->n; i++) ranks[i] = t->group == REVERSED ? c->n - 1 - i : i;
+    sk_coll_ask_for(t->kind, ranks, c->n, m->me, t->root, c->host_of, c->links, &ask);
+    ask.degrees = t->degrees;
+    return sent == sk_coll_sent(a, &ask, t->type, m->call->segs, t->n_segs) ||
+           wrong(c, t, "bytes counted", sent);
+}
+
 static bool run_case(rank_ctx *c, trial *t)
 {
     made m;
-    int64_t sent = sk_office_sent(c->wire);
+    int64_t sent = sk_office_sent(c->wire), counted = sk_comm_bytes_sent(c->comm);
     c->used = 0;
     make(c, t, &m);
     sk_status st = sk_comm_start(c->comm, m.call);
@@ -485,7 +501,7 @@ static bool run_case(rank_ctx *c, trial *t)
         c->failed = true;
         return st == SK_EPEER ? false : wrong(c, t, "failed", st);
     }
-    return check_case(c, t, &m) && check_sent(c, t, &m, sent);
+    return check_case(c, t, &m) && check_sent(c, t, &m, sent) && check_counted(c, t, &m, counted);
 }
 
 static bool can(const rank_ctx *c, const trial *t)

@@ -755,7 +755,7 @@ static void ranks_price(const char *layout)
         for (int i = 0; i < k.p.n; i++) {
             sk_price_rank p;
             int64_t sum = 0;
-            sk_price_program(k.p.v[i].program, &p);
+            sk_price_program(k.p.v[i].program, NULL, &p);
             for (int b = 0; b < SK_N_KINDS; b++) sum += p.bytes[b];
             same("bytes by kind", (double)sum, (double)p.total);
             sum = p.wire_world + p.wire_near + p.wire_sends;

@@ -76,4 +76,35 @@ grep -q '"wte.factor2"' powersgd:2/ckpt/step-0000000010/MANIFEST.json || fail "n
 # an error that was lost matters: the bytes would differ
 train lost "dp=2 zero=3 weights=int8 grads=int4" resume=ref/ckpt/step-0000000010
 if cmp -s ref/final/model.safetensors lost/final/model.safetensors; then fail "lost: the same model"; fi
+
+# What is owed and has no place any more is told, as far as it is dropped, by a resume and by a layout that changes.
+told() { # run directory, words or "" for none
+    if [ -z "$2" ]; then
+        if grep 'error feedback' "$1.out"; then fail "$1: nothing is dropped"; fi
+    else grep -qF "$2" "$1.out" || { cat "$1.out"; fail "$1: dropped without a word"; }; fi
+    checks=$((checks + 1))
+}
+n=0
+while IFS='|' read -r layout words; do
+    n=$((n + 1))
+    train "owed$n" "$layout" train.steps=12 resume=topk:0.1/ckpt/step-0000000010
+    told "owed$n" "$words"
+done <<'LIST'
+dp=4|step-0000000010 has what encoding lost of 12 gradients (error feedback), which this run's layout has no use for: dropped
+dp=2 grads=q4|has what encoding lost of 12 gradients
+dp=2 sync=local:4|has what encoding lost of 12 gradients
+dp=2 grads=powersgd:2 feedback|has what encoding lost of 2 gradients
+dp=4 zero=1 grads=randk:0.1 feedback|
+LIST
+train diloco "dp=2 sync=diloco:5:codec=topk:0.1:feedback" train.steps=10
+train diloco-plain "dp=2 sync=diloco:5" train.steps=12 resume=diloco/ckpt/step-0000000010
+told diloco-plain "has what encoding lost of 12 changes (error feedback)"
+train diloco-coded "dp=2 sync=diloco:3:codec=sign:feedback" train.steps=12 resume=diloco/ckpt/step-0000000010
+told diloco-coded ""
+phases="5: dp=4 grads=sign feedback, 8: tp=2 dp=2"
+train moved "dp=4 grads=topk:0.1 feedback" train.steps=12 train.relayout="$phases"
+told moved 'the layout "tp=2 dp=2" from step 8 on has no use for what encoding lost of 12 gradients (error feedback): dropped'
+"$skein" plan "${job[@]}" layout="dp=4 grads=topk:0.1 feedback" train.relayout="$phases" >moved.out
+told moved 'from step 8 on has no use for what encoding lost of 12 gradients'
+[ "$(grep -c 'error feedback' moved.out)" = 1 ] || fail "a move that drops nothing is told"
 echo "the same bytes when resumed; $i other layouts within $(sort -g worst | tail -n 1)"

@@ -104,5 +104,10 @@ train frozen optim.var_freeze_step=5
 refused 78 "optim.var_update_scaler was 2 and is 20: so step 10" "${job[@]}" run=no optim.var_freeze_step=20 optim.var_update_scaler=20 resume=frozen/ckpt/step-0000000009
 train thaw optim.var_freeze_step=20 resume=frozen/ckpt/step-0000000009 # step 10 sends
 train thaw optim.var_freeze_step=20 resume=frozen/ckpt/step-0000000006
+# Its ranks have weights of their own: a mean only where there are other ranks.
+if grep 'weights and optimizer state of their own' thaw.out; then fail "as many ranks go on as they were"; fi
+train more layout=dp=4 optim.var_freeze_step=5 resume=frozen/ckpt/step-0000000006
+grep -q 'has 2 replicas .* each of 4 replicas goes on with their mean' more.out || { cat more.out; fail "no word of a mean"; }
+rm -r more
 rm -r frozen thaw
 echo "onebit: $runs models with the same bytes, $checks refusals"

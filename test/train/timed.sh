@@ -136,6 +136,22 @@ for way in backup:1 ssp:inf; do
     done
 done
 
+# With no bound the fast ranks wait for many steps of a slow one, which does not hang: for longer than comm.timeout, in a replay too.
+far=(layout="dp=3 sync=ssp:inf" train.steps=40 val.every=0 ckpt.every=0 comm.timeout=2)
+SKEIN_FAULT=slow:100:2 train far "${far[@]}"
+SKEIN_FAULT=slow:100:0 replay far far-again comm.timeout=2
+same far-again far
+# One that is stopped meanwhile does.
+SKEIN_FAULT=slow:100:2 "$skein" train "${job[@]}" "${far[@]}" run=stopped-far >bad.out 2>&1 &
+pid=$!
+for _ in $(seq 200); do grep -q '"step":40,"rank":0' stopped-far/commits.jsonl 2>/dev/null && break; sleep 0.02; done
+kill -STOP "$(pgrep -P $pid | sort -n | sed -n 3p)"
+rc=0
+wait $pid || rc=$?
+[ $rc = 69 ] || { cat bad.out; fail "a stopped rank that others wait for ended with $rc"; }
+grep -Eq 'rank [01] waited 2.* rank 2 \(pid [0-9]+\) is stopped' bad.out || { cat bad.out; fail "the rank that is stopped is not named"; }
+checks=$((checks + 1))
+
 for way in ssp:1 backup:1; do
     subcommand=rate refused 78 "sync=${way%:*} is for skein train" "${job[@]}" --steps 12 layout="dp=2 sync=$way"
 done
@@ -160,6 +176,11 @@ refused 78 "as many updates as ranks" "${job[@]}" layout="dp=2 sync=ssp:1" optim
 refused 78 "take bf16" "${job[@]}" layout="dp=2 sync=ssp:1" train.dtype=f16 run=no
 refused 78 "stop or skip" "${job[@]}" layout="dp=2 sync=backup:1" train.nonfinite=rollback run=no
 refused 78 "train.steps=N" model=tiny data.train=text data.tokenizer=byte train.time=10s layout="dp=2 sync=backup:1" run=no
+for way in backup:1 ssp:3; do
+    refused 78 "with 'synchronize dp by $way' each rank goes by itself" "${job[@]}" layout="dp=2 sync=$way" train.relayout="5: dp=2" run=no
+    refused 78 "from step 5 on: all ranks change the layout together" "${job[@]}" layout=dp=2 train.relayout="5: dp=2 sync=$way" run=no
+    subcommand=plan refused 78 "with 'synchronize dp by $way' each rank goes by itself" "${job[@]}" layout=dp=2 train.relayout="5: dp=2 sync=$way"
+done
 # config.yaml has the last keys of a run; the log, where they were changed.
 for way in backup:1 ssp:1; do
     train "keys-$way" layout="dp=2 sync=$way" val.every=0
@@ -214,7 +235,18 @@ refused 65 "time made no choices" --replay plain run=no
 of_layout backup "dp=2 sync=backup:1" 2
 refused 65 "with as many ranks as the run had" --replay other run=no
 refused 65 "are asked for" --replay backup train.steps=13 run=no
-refused 65 "of that run are needed" --replay ssp-inf val.every=5 run=no
+# Keys of its own: what is due where ranks had not met is left out, and the weights are those of the run.
+for words in val.every=5 ckpt.every=4 sample.every=3; do
+    replay ssp-inf "own-$words" "$words"
+    same "own-$words" ssp-inf
+    tr -s ' ' <"own-$words.out" | grep -qE "^warning all ranks would meet behind [0-9]+ steps?, from step [0-9]+ on, behind which those of run ssp-inf did not" ||
+        { cat "own-$words.out"; fail "$words: nothing is said of what is left out"; }
+done
+[ ! -e own-ckpt.every=4/ckpt/step-0000000004 ] || fail "a checkpoint between turns"
+for i in 1 2; do replay ssp-inf "shorter$i" train.steps=7; done
+same shorter1 shorter2
+replay ssp-inf ssp-inf-same
+if grep 'would meet' ssp-inf-same.out; then fail "a replay with the keys of its run leaves nothing out"; fi
 of_layout ssp-1 "dp=3 sync=backup:1" 3
 refused 65 "is no line of a" --replay other run=no
 # A key that changes the result is named with both values.

@@ -95,6 +95,7 @@ sk_status sk_stale_end(sk_run *r, sk_step_out *out)
 sk_status sk_run_settle(sk_run *r, int64_t *updates, double *tokens)
 {
     if (sk_layout_stale(&r->p->layout) < 0) return SK_OK;
+    SK_TRY(sk_turn_settle(r->comm)); /* slower ranks have any number of steps to go */
     SK_TRY(sk_run_barrier(r));
     sk_turn_state *s = sk_turn_state_of(r->comm);
     if (s->newest && s->newest != r->p->rank + 1) sk_take_weights(r, s->newest - 1);
