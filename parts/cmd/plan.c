@@ -152,7 +152,7 @@ static sk_status walk(sk_arena *a, const sk_setup *s, const char *where, bool mi
     sk_compile_opts o = sk_setup_opts(s);
     o.validate = false;
     if (!mine) {
-        o.host_of = sk_machine_hosts(a, &out->machine, s->n_ranks);
+        o.host_of = sk_machine_hosts(a, &out->machine, &s->layout, s->n_ranks);
         o.costs = &out->machine.costs;
     }
     SK_TRY(sk_simulate_compile(a, &s->graph, &s->layout, &o, &programs, &shape_of));
