@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -46,6 +47,8 @@ typedef struct sk_alias {
  * is local_sgd.  NULL: none has. */
 const char *sk_alias_find(const sk_alias *list, int n, const char *word);
 
+/* As numbers are printed: the sign of what is no number, which printf() shows, says nothing. */
+static inline double sk_printable(double x) { return x != x ? (double)NAN : x; }
 /* The shortest text that reads back as x. */
 char *sk_real_print(sk_arena *a, double x);
 /* "1.5 GiB", "312 B": into the arena. */
