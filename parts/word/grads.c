@@ -109,6 +109,10 @@ static void idle(const sk_layout *l, sk_out *o)
 {
     if (sk_axis_size(l, sk_layout_code_axis(l, 'b')) < 2)
         sk_out_add(o, "grads has nothing to do: one rank sums them, dp=N makes more");
+    sk_codec c;
+    if (!sk_codec_read(l->grads_as, &c) && sk_codec_sends_all(&c))
+        sk_out_add(o, "%sgrads=%s chooses elements, and sends all of them: none sends fewer bytes",
+                   o->n ? "; " : "", l->grads_as);
 }
 
 const sk_word sk_word_grads = {

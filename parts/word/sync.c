@@ -509,6 +509,13 @@ static void idle(const sk_layout *l, sk_out *o)
 {
     if (!sk_layout_any_local(l) && !sk_layout_timed(l))
         sk_out_add(o, "sync has nothing to do: there is one replica, dp=N makes more");
+    for (int a = 0; a < l->mesh.n; a++) {
+        sk_codec c;
+        if (*l->sync[a].codec && !sk_codec_read(l->sync[a].codec, &c) && sk_codec_sends_all(&c))
+            sk_out_add(o,
+                       "%scodec=%s chooses elements, and sends all of them: none sends fewer bytes",
+                       o->n ? "; " : "", l->sync[a].codec);
+    }
 }
 
 static bool claims(const sk_word_ask *ask)

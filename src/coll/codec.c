@@ -90,6 +90,12 @@ int64_t sk_codec_kept(int64_t n, double share)
     return k < 1 ? n > 0 : k < n ? k : n;
 }
 
+bool sk_codec_sends_all(const sk_codec *c)
+{
+    enum { ROW = 4096 };
+    return c->row_kept && c->row_kept(ROW, c->value) >= ROW;
+}
+
 /* sk_code_random() of n places from `first` on: four of them have one draw. */
 static void draw(uint64_t own, uint64_t first, int n, uint16_t *to)
 {

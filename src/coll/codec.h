@@ -91,6 +91,8 @@ const sk_codec *sk_codec_meant(const char *name, char to[SK_CODEC_TEXT]);
 sk_status sk_codec_read(const char *text, sk_codec *out);
 
 int64_t sk_codec_bytes(const sk_codec *c, int64_t n); /* of a row of n elements */
+/* Does it choose elements, and with its value all of them? */
+bool sk_codec_sends_all(const sk_codec *c);
 
 /* A whole row, which r reads; or, of a codec of blocks, its elements [at, at + n), where at is the
  * first of a block.  `to` and `from` are where the bytes of the row begin. */
