@@ -483,7 +483,7 @@ static sk_status timed_with(const sk_word_ask *ask)
                        way);
     if (ask->late)
         return sk_fail(SK_ECONF,
-                       "layout: sync=%s updates behind its gradients, and with optim.late the "
+                       "layout: sync=%s updates after its gradients, and with optim.late the "
                        "update runs beside the next step; take optim.late=0",
                        way);
     return SK_OK;
@@ -500,7 +500,7 @@ static sk_status fits(const sk_word_ask *ask)
                        "of a step, and schedule %s updates within a step; take another, as 1f1b",
                        ask->layout->schedule);
     if (ask->late)
-        return sk_fail(SK_ECONF, "layout: sync averages weights behind their update, and with "
+        return sk_fail(SK_ECONF, "layout: sync averages weights after their update, and with "
                                  "optim.late it runs beside the next step; take optim.late=0");
     return SK_OK;
 }

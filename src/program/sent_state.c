@@ -258,7 +258,8 @@ void sk_lower_sent(sk_lowering *e)
                                                   .codec = e->plan.sent_as,
                                                   .axis = axis,
                                                   .from = from,
-                                                  .whole = e->sums_sent[i]});
+                                                  .whole = e->sums_sent[i],
+                                                  .what = "momentum"});
         else if (axis >= 0) sum_plain(e, axis, &plain, &q, from, e->sums_sent[i]);
     }
     sk_sum_coded(e, v, n);

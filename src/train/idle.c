@@ -146,7 +146,7 @@ static bool lacks_kind(const sk_setup *s, int64_t steps, int64_t n[SK_STEP_KINDS
  * there are.  Prices are those of these steps. */
 static void say_sent(sk_out *o, const sk_setup *s, const char *of, int64_t steps)
 {
-    static const char counted[] = "skein plan and simulate show the steps behind these";
+    static const char counted[] = "skein plan and simulate show the steps after these";
     const sk_optim *x = s->optim;
     int64_t n[SK_STEP_KINDS] = {0};
     if (steps <= 0 || !sends(s)) return;
