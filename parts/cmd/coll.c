@@ -84,8 +84,8 @@ static sk_status find_coll(sk_arena *a, const char *name, const sk_coll **out, u
 
 static sk_status find_kind(const sk_coll *c, const char *op, sk_coll_kind *out)
 {
-    int k = 0;
-    while (k < SK_N_COLLS && (op ? strcmp(op, sk_coll_names[k]) != 0 : !(c->kinds >> k & 1))) k++;
+    int k = op ? sk_kind_find(op) : 0;
+    while (!op && k < SK_N_COLLS && !(c->kinds >> k & 1)) k++;
     if (k == SK_N_COLLS) return unknown("collective", op ? op : "", sk_coll_names, SK_N_COLLS);
     *out = (sk_coll_kind)k;
     return SK_OK;

@@ -152,7 +152,7 @@ static sk_status walk(sk_arena *a, const sk_setup *s, const char *where, bool mi
     sk_compile_opts o = sk_setup_opts(s);
     o.validate = false;
     if (!mine) {
-        o.host_of = sk_machine_hosts(a, &out->machine, s->n_ranks);
+        o.host_of = sk_machine_hosts(a, &out->machine, &s->layout, s->n_ranks);
         o.costs = &out->machine.costs;
     }
     SK_TRY(sk_simulate_compile(a, &s->graph, &s->layout, &o, &programs, &shape_of));
@@ -239,6 +239,33 @@ static void say_outside(sk_arena *a, const sk_setup *s)
            sk_bytes(a, file));
 }
 
+/* Bytes that leave the rank in the first step. */
+static int64_t sent_first(const sk_program *p)
+{
+    int64_t wire = 0;
+    for (int i = 0; i < p->n_train; i++)
+        if (sk_inst_due(&p->insts.v[i], 0, 0)) wire += p->insts.v[i].wire * p->phases;
+    return wire;
+}
+
+/* The table has the steps that go on for ever; where gradients of whole steps are summed before
+ * these, also what that sends: of the rank that sends most then. */
+static void say_first_steps(sk_arena *a, const sk_setup *s)
+{
+    const sk_program *p = s->programs[s->first_of[0]];
+    for (int k = 1; k < s->n_classes; k++) {
+        const sk_program *q = s->programs[s->first_of[k]];
+        if (sent_first(q) > sent_first(p)) p = q;
+    }
+    sk_price_rank price;
+    sk_price_program(p, &price);
+    if (p->replicas_from <= 0 || sent_first(p) == price.wire) return;
+    printf("sends     %s a rank in step 1, %s on average %s (in the table)\n",
+           sk_bytes(a, sent_first(p)), sk_bytes(a, price.wire),
+           p->kinds ? "in the long run"
+                    : sk_print(a, "from step %lld on", (long long)p->replicas_from + 1));
+}
+
 /* For people: the same in a few lines above the table. */
 static sk_status summary(sk_arena *a, sk_setup *s, const walked *cluster, const char *idle)
 {
@@ -258,6 +285,7 @@ static sk_status summary(sk_arena *a, sk_setup *s, const walked *cluster, const 
     if (cluster) there(a, cluster, most);
     else fits_here(a, s, all);
     if (cluster) SK_TRY(would_fit(a, s, &cluster->machine, most));
+    say_first_steps(a, s);
     printf("optimizer %s\n", sk_optim_text(a, s));
     printf("%s\n", sk_relayout_print(a, s));
     return SK_OK;

@@ -173,7 +173,7 @@ static sk_status walk(simulation *s)
     find_peak(s);
     sk_compile_opts o = sk_setup_opts(s->setup);
     o.validate = false;
-    o.host_of = sk_machine_hosts(s->arena, &s->machine, s->setup->n_ranks);
+    o.host_of = sk_machine_hosts(s->arena, &s->machine, &s->setup->layout, s->setup->n_ranks);
     o.costs = &s->machine.costs;
     SK_TRY(sk_simulate_compile(s->arena, &s->setup->graph, &s->setup->layout, &o, &programs,
                                &shape_of));

@@ -162,4 +162,5 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     return st && many ? fail_together(&boot, st) : st;
 }
 
-const sk_cmd sk_cmd_train = {.name = "train", .doc = "train a model", .run = run};
+const sk_cmd sk_cmd_train = {
+    .name = "train", .doc = "train a model", .run = run, .options = options};

@@ -6,9 +6,11 @@
 
 const sk_codec sk_codec_powersgd = {
     .name = "powersgd",
+    .also = "power_sgd low_rank",
     .doc = "powersgd:RANK, two factors of a whole matrix: 4 RANK (rows + columns) bytes",
     .value_name = "RANK",
     .value_most = 1024,
+    .value_usual = 4,
     .sums_only = true,
     .needs_feedback = true,
     .low_rank = true};

@@ -27,6 +27,7 @@ static void decode(const uint8_t *from, int n, float *to)
 
 const sk_codec sk_codec_q2 = {
     .name = "q2",
+    .also = "terngrad",
     .doc = "-1, 0 or 1 at random, a scale for 128 elements: 0.266 bytes an element",
     .block = BLOCK,
     .head = SK_SCALE_BYTES,

@@ -31,6 +31,7 @@ static void decode(const uint8_t *from, int n, float *to)
 
 const sk_codec sk_codec_q4 = {
     .name = "q4",
+    .also = "qsgd",
     .doc = "4 bits rounded at random, a scale for 128 elements: 0.516 bytes an element",
     .block = BLOCK,
     .head = SK_SCALE_BYTES,

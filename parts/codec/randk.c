@@ -78,6 +78,7 @@ static void decode_row(const sk_code_row *r, double share, const uint8_t *from, 
 }
 
 const sk_codec sk_codec_randk = {.name = "randk",
+                                 .also = "random_k random_sparsification",
                                  .doc = "randk:RATIO, random elements of a row: 4 bytes for each "
                                         "that is sent",
                                  .row_bytes = row_bytes,

@@ -72,6 +72,7 @@ static void decode(const uint8_t *from, int n, float *to)
 
 const sk_codec sk_codec_sign = {
     .name = "sign",
+    .also = "signsgd sign_sgd ef_signsgd efsignsgd signum",
     .doc = "signs, the mean magnitude of 256 elements: 0.133 bytes an element",
     .block = BLOCK,
     .head = SK_SCALE_BYTES,

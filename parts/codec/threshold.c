@@ -76,6 +76,7 @@ static void decode_row(const sk_code_row *r, double times, const uint8_t *from, 
 
 const sk_codec sk_codec_threshold = {
     .name = "threshold",
+    .also = "gradient_dropping",
     .doc = "threshold:TIMES, those of TIMES the root mean square of a row: 6 bytes each, room for "
            "n/TIMES^2",
     .row_bytes = row_bytes,

@@ -32,6 +32,7 @@ static void decode_row(const sk_code_row *r, double share, const uint8_t *from, 
 }
 
 const sk_codec sk_codec_topk = {.name = "topk",
+                                .also = "dgc deep_gradient_compression top_k",
                                 .doc = "topk:RATIO, the largest of a row with their indices: 6 "
                                        "bytes for each that is sent",
                                 .row_bytes = row_bytes,

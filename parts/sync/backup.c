@@ -7,4 +7,5 @@ const sk_sync sk_sync_backup = {
     .doc = "backup workers: a step commits with the first N-B gradients, and drops the last B",
     .kind = SK_SYNC_BACKUP,
     .usual = 1,
+    .alias = {{"straggler stragglers backup_workers", "backup:1"}},
 };

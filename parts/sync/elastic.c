@@ -21,4 +21,5 @@ const sk_sync sk_sync_elastic = {
     .usual = 10,
     .knobs = {{"beta", 0.9, .least = 0, .most = 1, .doc = "part of the way that the centre goes"}},
     .outer = outer,
+    .alias = {{"easgd elastic_averaging elastic_averaging_sgd", "elastic:10"}},
 };

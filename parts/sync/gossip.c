@@ -7,4 +7,5 @@ const sk_sync sk_sync_gossip = {
     .doc = "gossip: every H steps each replica averages its weights with a partner, who changes",
     .usual = 1,
     .pairs = true,
+    .alias = {{"dpsgd d_psgd gossip_sgd decentralized_sgd", "gossip:1"}},
 };

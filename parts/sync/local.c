@@ -4,4 +4,6 @@
 const sk_sync sk_sync_local = {
     .name = "local",
     .doc = "Local SGD: each replica updates alone, weights are averaged every H steps",
+    .alias = {{"localsgd local_sgd local_steps model_averaging periodic_averaging fedavg",
+               "local:8"}},
 };

@@ -7,4 +7,6 @@ const sk_sync sk_sync_ssp = {
     .doc = "bounded staleness: each rank updates alone, at most S steps ahead of the slowest",
     .kind = SK_SYNC_STALE,
     .usual = 3,
+    .alias = {{"stale_synchronous_parallel bounded_staleness parameter_server ps", "ssp:3"},
+              {"async asgd async_sgd asynchronous hogwild", "ssp:inf"}},
 };

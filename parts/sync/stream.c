@@ -32,4 +32,5 @@ const sk_sync sk_sync_stream = {
     .outer = outer,
     .momentum = true,
     .fragments = fragments,
+    .alias = {{"streaming_diloco", "stream:50"}},
 };

@@ -11,6 +11,15 @@ static sk_status set(sk_reading *r, const char *value)
     return sk_word_codec(value, r->l->grads_as);
 }
 
+/* Codecs that are for gradients alone; of others, bf16 say, nobody knows what is meant. */
+static void value_named(const char *name, sk_out *o)
+{
+    char text[SK_CODEC_TEXT];
+    const sk_codec *c = sk_codec_meant(name, text);
+    if (!c || !c->sums_only) return;
+    sk_out_add(o, "grads, as in \"dp=4 grads=%s%s\"", text, c->needs_feedback ? " feedback" : "");
+}
+
 static bool on(const sk_layout *l) { return *l->grads_as; }
 
 static void clear(sk_layout *l) { *l->grads_as = 0; }
@@ -100,6 +109,10 @@ static void idle(const sk_layout *l, sk_out *o)
 {
     if (sk_axis_size(l, sk_layout_code_axis(l, 'b')) < 2)
         sk_out_add(o, "grads has nothing to do: one rank sums them, dp=N makes more");
+    sk_codec c;
+    if (!sk_codec_read(l->grads_as, &c) && sk_codec_sends_all(&c))
+        sk_out_add(o, "%sgrads=%s chooses elements, and sends all of them: none sends fewer bytes",
+                   o->n ? "; " : "", l->grads_as);
 }
 
 const sk_word sk_word_grads = {
@@ -108,6 +121,9 @@ const sk_word sk_word_grads = {
     .value = "CODEC",
     .sentence = {"encode gradients as CODEC"},
     .example = "dp=2 grads=int4",
+    .alias = {{"compress compression gradient_compression grad_compression compressor codec",
+               "grads=CODEC, as in \"dp=4 grads=topk:0.01 feedback\""}},
+    .value_named = value_named,
     .kind = SK_WORD_OTHER,
     .place = 140,
     .set = set,

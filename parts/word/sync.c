@@ -10,10 +10,21 @@
 
 enum { MOST_STEPS = 1000000, MOST_TIMED = 32 }; /* SK_QUORUM_RANKS */
 
-static sk_status unknown(const char *text)
+static void value_named(const char *name, sk_out *o)
+{
+    char meant[SK_SYNC_MEANT];
+    if (sk_sync_meant(name, meant)) sk_out_add(o, "sync, as in \"dp=4 sync=%s\"", meant);
+}
+
+static sk_status unknown(const char *text, const char *name)
 {
     const char *names[64];
+    char meant[SK_SYNC_MEANT];
     int n = 0;
+    if (sk_sync_meant(name, meant))
+        return sk_fail(SK_ECONF,
+                       "layout: no way to synchronise is called '%s' (did you mean '%s'?)", text,
+                       meant);
     while (n < 64 && sk_sync_parts[n]) names[n] = sk_sync_parts[n]->name, n++;
     const char *near = sk_nearest(text, names, n);
     return sk_fail(SK_ECONF, "layout: no way to synchronise is called '%s'%s%s%s", text,
@@ -42,8 +53,9 @@ static sk_status read_knob(const sk_sync *by, const char *text, size_t n, double
         char own[128] = "none";
         for (size_t used = 0, i = 0; i < (size_t)count; used = strlen(own), i++)
             snprintf(own + used, sizeof own - used, "%s%s", i ? ", " : "", names[i]);
-        return sk_fail(SK_ECONF, "layout: sync=%s has no number '%s'; its numbers are: %s",
-                       by->name, said, own);
+        return sk_fail(SK_ECONF, "layout: sync=%s has no number '%s'; its numbers are: %s%s",
+                       by->name, said, own,
+                       by->outer ? "; codec=CODEC and feedback go with it" : "");
     }
     const sk_knob *of = &by->knobs[k];
     char *end = NULL;
@@ -65,16 +77,45 @@ static sk_status read_knob(const sk_sync *by, const char *text, size_t n, double
     return SK_OK;
 }
 
+/* The whole number of a way; what: of what it is the number, and another thing it may be. */
+static sk_status read_number(const sk_sync *by, const char *text, int least, int most,
+                             const char *what, int *out)
+{
+    int64_t n = 0;
+    if (!sk_read_int(text, &n) || n < least || n > most)
+        return sk_fail(SK_ECONF, "layout: sync=%s needs %s from %d to %d, found \"%s\"", by->name,
+                       what, least, most, text);
+    *out = (int)n;
+    return SK_OK;
+}
+
+/* "8@100" of a way that begins at once. */
+static sk_status not_later(const sk_sync *by, const char *text)
+{
+    const sk_sync *const *p = sk_sync_parts;
+    while (*p && !(*p)->after) p++;
+    char later[SK_SYNC_NAME + 32] = "";
+    if (*p) snprintf(later, sizeof later, ", or take sync=%s:%s", (*p)->name, text);
+    return sk_fail(SK_ECONF, "layout: sync=%s:%s: %s begins with the first step; leave out %s%s",
+                   by->name, text, by->name, strchr(text, '@'), later);
+}
+
 /* "8", "8@2000", "8@decay" */
 static sk_status read_steps(const sk_sync *by, char *text, int *every, int64_t *from)
 {
-    char *at = by->after ? strchr(text, '@') : NULL;
+    char *at = strchr(text, '@');
     int steps = 0;
     bool decay = at && !strcmp(at + 1, "decay");
-    if (at && !decay) SK_TRY(sk_word_int("sync", at + 1, 1, INT_MAX, &steps));
+    if (at && !by->after) return not_later(by, text);
+    if (at && !decay)
+        SK_TRY(read_number(by, at + 1, 1, INT_MAX,
+                           "after '@' decay (until the learning rate falls), or a whole number of "
+                           "steps",
+                           &steps));
     if (at) *at = 0;
     *from = decay ? SK_SYNC_AT_DECAY : steps;
-    return sk_word_int("sync", text, 1, MOST_STEPS, every);
+    return read_number(by, text, 1, MOST_STEPS, "a whole number of steps (1: in every step)",
+                       every);
 }
 
 /* "codec=q4", "codec=topk:0.1": up to the next word, a number behind a colon is the codec's. */
@@ -120,7 +161,10 @@ static sk_status read_timed(const sk_sync *by, const char *text, sk_axis_sync *t
     if (strchr(text + (*text == ':'), ':') || strchr(text, '='))
         return sk_fail(SK_ECONF, "layout: sync=%s%s; it has one number, as %s:%d%s", by->name, text,
                        by->name, by->usual, stale ? ", or ssp:inf" : "");
-    if (*text) SK_TRY(sk_word_int("sync", text + 1, 0, MOST_STEPS, &n));
+    if (*text)
+        SK_TRY(read_number(by, text + 1, 0, MOST_STEPS,
+                           stale ? "inf, or a whole number of steps" : "a whole number of ranks",
+                           &n));
     if (stale) to->stale = stale_of(n);
     else to->backup = n;
     if (!n) snprintf(to->plain, sizeof to->plain, "%s:0", by->name);
@@ -137,7 +181,7 @@ static sk_status read(const char *text, sk_axis_sync *to)
     const sk_sync *by = sk_sync_find(name);
     *to = (sk_axis_sync){0};
     if (!strcmp(text, "none")) return SK_OK;
-    if (!by) return unknown(text);
+    if (!by) return unknown(text, name);
     if (by->kind != SK_SYNC_STEPS) return read_timed(by, text + n, to);
     int every = by->usual;
     unsigned set = 0;
@@ -218,7 +262,7 @@ static void print_one(const sk_axis_sync *s, sk_out *o)
     if (s->from == SK_SYNC_AT_DECAY) sk_out_add(o, "@decay");
     for (int k = 0; by->knobs[k].name; k++)
         if (s->knob[k] != by->knobs[k].usual)
-            sk_out_add(o, ":%s=%.17g", by->knobs[k].name, s->knob[k]);
+            sk_out_add(o, ":%s=%s", by->knobs[k].name, sk_real_print(o->arena, s->knob[k]));
     if (*s->codec) sk_out_add(o, ":codec=%s", s->codec);
     if (s->feedback) sk_out_add(o, ":feedback");
 }
@@ -441,7 +485,7 @@ static sk_status timed_with(const sk_word_ask *ask)
                        way);
     if (ask->late)
         return sk_fail(SK_ECONF,
-                       "layout: sync=%s updates behind its gradients, and with optim.late the "
+                       "layout: sync=%s updates after its gradients, and with optim.late the "
                        "update runs beside the next step; take optim.late=0",
                        way);
     return SK_OK;
@@ -458,7 +502,7 @@ static sk_status fits(const sk_word_ask *ask)
                        "of a step, and schedule %s updates within a step; take another, as 1f1b",
                        ask->layout->schedule);
     if (ask->late)
-        return sk_fail(SK_ECONF, "layout: sync averages weights behind their update, and with "
+        return sk_fail(SK_ECONF, "layout: sync averages weights after their update, and with "
                                  "optim.late it runs beside the next step; take optim.late=0");
     return SK_OK;
 }
@@ -483,6 +527,13 @@ static void idle(const sk_layout *l, sk_out *o)
                    l->sync[axis].plain);
     else if (!sk_layout_any_local(l) && !sk_layout_timed(l))
         sk_out_add(o, "sync has nothing to do: there is one replica, dp=N makes more");
+    for (int a = 0; a < l->mesh.n; a++) {
+        sk_codec c;
+        if (*l->sync[a].codec && !sk_codec_read(l->sync[a].codec, &c) && sk_codec_sends_all(&c))
+            sk_out_add(o,
+                       "%scodec=%s chooses elements, and sends all of them: none sends fewer bytes",
+                       o->n ? "; " : "", l->sync[a].codec);
+    }
 }
 
 static bool claims(const sk_word_ask *ask)
@@ -575,9 +626,11 @@ const sk_word sk_word_sync = {
     .doc = "ranks along dp are replicas that update alone and synchronise every so many steps: "
            "skein list sync",
     .value = "SYNC",
-    .sentence = {"synchronize AXIS by SYNC"},
+    .sentence = {"synchronize AXIS by SYNC", "synchronise AXIS by SYNC"},
     .example = "dp=2 sync=local:4",
-    .alias = {{"local_sgd localsgd", "sync=local:H, as in \"dp=4 sync=local:8\""}},
+    .alias = {{"synchronize synchronise synchronization synchronisation",
+               "sync=SYNC, as in \"dp=4 sync=local:8\""}},
+    .value_named = value_named,
     .kind = SK_WORD_OTHER,
     .again = true,
     .place = 165,

@@ -114,7 +114,7 @@ static sk_status walk(sk_arena *a, const sk_setup *s, const char *machine, skein
     SK_TRY(sk_machine_read(a, machine, &m));
     sk_compile_opts o = sk_setup_opts(s);
     o.validate = false;
-    o.host_of = sk_machine_hosts(a, &m, s->n_ranks);
+    o.host_of = sk_machine_hosts(a, &m, &s->layout, s->n_ranks);
     o.costs = &m.costs;
     SK_TRY(sk_simulate_compile(a, &s->graph, &s->layout, &o, &programs, &shape_of));
     sk_simulate_in in = {

@@ -185,7 +185,7 @@ static sk_status numbers(skein_run *r, const sk_step_out *out)
     if (sk_loss_scale_step(&r->scale, out->loss, out->finite) && (out->finite || !apart))
         return SK_OK;
     return sk_fail(SK_ENUM, "step %lld: loss %g, norm of the gradient %g; they must be finite. %s",
-                   (long long)r->done + 1, out->loss, out->grad_norm,
+                   (long long)r->done + 1, sk_printable(out->loss), sk_printable(out->grad_norm),
                    apart ? "Stages update on their own within a step: weights were changed"
                          : "Weights were not changed");
 }

@@ -154,3 +154,48 @@ char *sk_commas(sk_arena *a, int64_t n)
     }
     return s;
 }
+
+char *sk_real_print(sk_arena *a, double x)
+{
+    for (int digits = 6; digits < 17; digits++) {
+        double back = 0;
+        char *s = sk_print(a, "%.*g", digits, x);
+        if (sk_read_real(s, &back) && back == x) return s;
+    }
+    return sk_print(a, "%.17g", x);
+}
+
+/* --- words of other programs --- */
+
+/* Lower case, one kind of dash, without tails that only say that a number follows:
+ * --tensor-model-parallel-size is tensor_model_parallel. */
+static void plain(const char *word, char *to, size_t size)
+{
+    static const char *const tails[] = {"_size", "_degree"};
+    size_t n = 0;
+    word += strspn(word, "-");
+    for (; word[n] && n < size - 1; n++)
+        to[n] = (char)(word[n] == '-' ? '_' : tolower((unsigned char)word[n]));
+    to[n] = 0;
+    for (int i = 0; i < 2; i++) {
+        size_t m = strlen(tails[i]);
+        if (n > m && !strcmp(to + n - m, tails[i])) to[n -= m] = 0;
+    }
+}
+
+static bool among(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *p = words; n && (p = strstr(p, word)); p += n)
+        if ((p == words || p[-1] == ' ') && (!p[n] || p[n] == ' ')) return true;
+    return false;
+}
+
+const char *sk_alias_find(const sk_alias *list, int n, const char *word)
+{
+    char name[128];
+    plain(word, name, sizeof name);
+    for (int i = 0; i < n && list[i].theirs; i++)
+        if (among(list[i].theirs, name)) return list[i].ours;
+    return NULL;
+}

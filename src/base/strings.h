@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -37,6 +38,19 @@ const char *sk_nearest(const char *word, const char *const *candidates, int n);
 int sk_nearest_all(const char *word, const char *const *candidates, int n, const char **out,
                    int most);
 
+/* What other programs call something: names with spaces between them, in lower case and with '_';
+ * how it is said here. */
+typedef struct sk_alias {
+    const char *theirs, *ours;
+} sk_alias;
+/* How what is called `word` is said here, by the first of up to n rows that has it: "--Local-SGD"
+ * is local_sgd.  NULL: none has. */
+const char *sk_alias_find(const sk_alias *list, int n, const char *word);
+
+/* As numbers are printed: the sign of what is no number, which printf() shows, says nothing. */
+static inline double sk_printable(double x) { return x != x ? (double)NAN : x; }
+/* The shortest text that reads back as x. */
+char *sk_real_print(sk_arena *a, double x);
 /* "1.5 GiB", "312 B": into the arena. */
 char *sk_bytes(sk_arena *a, int64_t bytes);
 /* The ending of a noun: "%d rank%s". */

@@ -116,7 +116,7 @@ static sk_choice_row look(sk_arena *a, const sk_choice_times *t, int first)
     return r;
 }
 
-static const char *name_of(sk_arena *a, const sk_coll_spec *s)
+const char *sk_spec_name(sk_arena *a, const sk_coll_spec *s)
 {
     char degrees[SK_DEGREES_TEXT];
     return sk_print(a, "%s%s", sk_algorithm_name(s->algorithm),
@@ -131,14 +131,14 @@ static void add_row(sk_table *out, const sk_choice_times *t, const sk_choice_row
                                sk_print(a, "%lld", (long long)s->bytes),
                                sk_print(a, "%d", s->n_ranks),
                                sk_print(a, "%d", r->hosts),
-                               name_of(a, s),
+                               sk_spec_name(a, s),
                                sk_print(a, "%.2f", 1e6 * took(t, r->chosen)),
                                sk_print(a, "%.2f", 1e6 * r->predicted),
-                               name_of(a, &t->spec[r->best]),
+                               sk_spec_name(a, &t->spec[r->best]),
                                sk_print(a, "%.2f", 1e6 * took(t, r->best)),
                                sk_print(a, "%.3f", r->ratio),
                                sk_print(a, "%.3f", r->noise),
-                               name_of(a, &t->spec[r->fastest]),
+                               sk_spec_name(a, &t->spec[r->fastest]),
                                sk_print(a, "%.2f", 1e6 * took(t, r->fastest)),
                                sk_print(a, "%.2f", 1e6 * r->pair[0]),
                                sk_print(a, "%.2f", 1e6 * r->pair[1])};

@@ -52,5 +52,7 @@ int sk_choice_rows(sk_arena *a, const sk_choice_times *t, sk_choice_row **rows);
 sk_status sk_choice_show(sk_arena *a, const sk_choice_times *t, const sk_choice_row *rows, int n,
                          const char *format);
 double sk_choice_median(double *v, int n); /* sorts them */
+/* "butterfly:4x2": the algorithm of a point with its degrees. */
+const char *sk_spec_name(sk_arena *a, const sk_coll_spec *s);
 
 #endif

@@ -77,9 +77,7 @@ static sk_status read_ops(sk_arena *a, const char *text, asked *q)
 {
     char *list = sk_strdup(a, text);
     for (char *word; (word = next_word(&list));) {
-        int k = 0;
-        if (!strcmp(word, "bcast")) word = sk_strdup(a, sk_coll_names[SK_BROADCAST]);
-        while (k < SK_N_COLLS && strcmp(word, sk_coll_names[k])) k++;
+        int k = strcmp(word, "bcast") ? sk_kind_find(word) : SK_BROADCAST;
         if (k == SK_N_COLLS) return unknown(a, "--op", word, sk_coll_names, SK_N_COLLS);
         if (q->n_kinds == MAX_OPS)
             return sk_fail(SK_EUSAGE, "command line: --op has more than %d", MAX_OPS);
@@ -145,9 +143,9 @@ static sk_status read_seconds(const char *text, double *seconds)
 /* --- algorithms --- */
 
 /* Can these ranks do it?  Heaps need one host, other native ones the library that started us. */
-static bool fits(const asked *q, const sk_coll *c, sk_coll_kind kind)
+static bool fits(const asked *q, const sk_coll *c, sk_coll_kind kind, uint64_t degrees)
 {
-    sk_coll_ask ask = {.kind = kind, .n = q->n_ranks};
+    sk_coll_ask ask = {.kind = kind, .n = q->n_ranks, .degrees = degrees};
     if (c->heaps ? q->boot.n_hosts > 1 : c->native && !q->boot.wire) return false;
     return sk_coll_can(c, &ask);
 }
@@ -168,7 +166,7 @@ static int list_names(sk_arena *a, const asked *q, int kind, const char *const *
     while (sk_coll_parts[all]) all++;
     const char **names = sk_many(a, const char *, all + 1);
     for (int i = 0; i < all; i++)
-        if (kind < 0 || fits(q, sk_coll_parts[i], (sk_coll_kind)kind))
+        if (kind < 0 || fits(q, sk_coll_parts[i], (sk_coll_kind)kind, 0))
             names[n++] = sk_coll_parts[i]->name;
     *out = names;
     return n;
@@ -194,7 +192,7 @@ static void add_points(sk_arena *a, asked *q, sk_coll_kind kind, const sk_coll *
 
 static bool fitted(const asked *q, sk_coll_kind kind, const sk_coll *c)
 {
-    return c->build && c->price && !c->native && !c->packs && !c->adasum && fits(q, c, kind);
+    return c->build && c->price && !c->native && !c->packs && !c->adasum && fits(q, c, kind, 0);
 }
 
 /* One list of each cost: what tells the numbers of links apart is that costs differ. */
@@ -216,12 +214,17 @@ static void add_fitted(sk_arena *a, asked *q, sk_coll_kind kind)
 static sk_status add_named(sk_arena *a, asked *q, sk_coll_kind kind, const char *name)
 {
     const char *const *names;
-    int at = sk_coll_find(name);
+    uint64_t degrees = 0;
+    int at = sk_coll_find(name), pin;
+    if (strchr(name, ':')) {
+        SK_TRY(sk_pin_find("command line: --algorithm", name, &pin, &degrees));
+        at = pin - 1;
+    }
     if (at < 0) {
         int n = list_names(a, q, -1, &names);
         return unknown(a, "--algorithm", name, names, n);
     }
-    if (!fits(q, sk_coll_parts[at], kind)) {
+    if (!fits(q, sk_coll_parts[at], kind, degrees)) {
         int n = list_names(a, q, (int)kind, &names);
         return sk_fail(SK_EUSAGE,
                        "command line: --algorithm %s cannot do %s on %d ranks of %s; those that "
@@ -229,7 +232,7 @@ static sk_status add_named(sk_arena *a, asked *q, sk_coll_kind kind, const char 
                        name, sk_coll_names[kind], q->n_ranks,
                        q->boot.n_hosts > 1 ? "several hosts" : "one host", names_of(a, names, n));
     }
-    add_points(a, q, kind, sk_coll_parts[at], 0);
+    add_points(a, q, kind, sk_coll_parts[at], degrees);
     return SK_OK;
 }
 
@@ -258,7 +261,7 @@ static void add_choice(sk_arena *a, asked *q, sk_coll_kind kind)
     const int *host_of = q->boot.n_hosts > 1 ? q->boot.host_of : NULL;
     choosing k = {a, q, sk_choice_ask(a, kind, q->n_ranks, host_of, q->any_order), q->points.n};
     for (int i = 0; sk_coll_parts[i]; i++)
-        if (fits(q, sk_coll_parts[i], kind)) add_once(&k, i, 0);
+        if (fits(q, sk_coll_parts[i], kind, 0)) add_once(&k, i, 0);
     sk_candidates(&k.ask, host_of ? q->boot.n_hosts : 1, SK_SUM, add_once, &k);
 }
 
@@ -273,7 +276,7 @@ static sk_status make_points(sk_arena *a, asked *q)
         char *list = sk_strdup(a, q->algorithms);
         if (!strcmp(list, "all")) {
             for (int i = 0; sk_coll_parts[i]; i++)
-                if (fits(q, sk_coll_parts[i], q->kinds[k]))
+                if (fits(q, sk_coll_parts[i], q->kinds[k], 0))
                     add_points(a, q, q->kinds[k], sk_coll_parts[i], 0);
             continue;
         }
@@ -297,7 +300,7 @@ static double predict(const sk_machine *m, const sk_coll_spec *s)
 {
     int host = m->ranks_per_host, hosts = 1 + (s->n_ranks - 1) / host;
     sk_reach reach = {s->n_ranks, hosts, s->n_ranks < host ? s->n_ranks : host};
-    sk_coll_ask ask = {.kind = s->kind, .n = s->n_ranks};
+    sk_coll_ask ask = {.kind = s->kind, .n = s->n_ranks, .degrees = s->degrees};
     if (!m->chosen) return sk_machine_coll(m, s->kind, s->bytes, reach);
     return sk_call_price(&m->costs, s->algorithm, &ask, hosts, s->bytes);
 }
@@ -311,7 +314,7 @@ static void add_row(sk_table *t, const sk_machine *m, const sk_coll_spec *s,
     const char *cells[COLS] = {sk_coll_names[s->kind],
                                sk_print(a, "%lld", (long long)s->bytes),
                                sk_print(a, "%d", s->n_ranks),
-                               sk_algorithm_name(s->algorithm),
+                               sk_spec_name(a, s),
                                sk_print(a, "%.3f", 1e6 * c->median),
                                sk_print(a, "%.3f", 1e6 * c->p10),
                                sk_print(a, "%.3f", 1e6 * c->p90),

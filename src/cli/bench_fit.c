@@ -2,6 +2,7 @@
 #include "cli/bench_fit.h"
 #include "base/strings.h"
 #include "cli/argv.h"
+#include "cli/bench_choice.h"
 #include "coll/choose.h"
 #include "plan/price_fit.h"
 
@@ -23,7 +24,7 @@ static int by_size(const void *a, const void *b)
 static double first_sends(sk_arena *a, const sk_coll_spec *s)
 {
     int sends = 0;
-    sk_coll_ask ask = {.kind = s->kind, .n = s->n_ranks};
+    sk_coll_ask ask = {.kind = s->kind, .n = s->n_ranks, .degrees = s->degrees};
     sk_mark mark = sk_arena_mark(a);
     for (ask.me = 0; ask.me < ask.n; ask.me++) {
         sk_steps l;
@@ -60,7 +61,7 @@ static void add_rows(sk_table *out, const sk_fit_times *t, const sk_fit_point *v
         const char *cells[COLS] = {sk_coll_names[s->kind],
                                    sk_print(a, "%lld", (long long)s->bytes),
                                    sk_print(a, "%d", s->n_ranks),
-                                   sk_algorithm_name(s->algorithm),
+                                   sk_spec_name(a, s),
                                    sk_print(a, "%.2f", 1e6 * v[i].seconds),
                                    sk_print(a, "%.2f", 1e6 * sk_fit_said(f, false, &v[i])),
                                    sk_print(a, "%.2f", 1e6 * sk_fit_said(g, true, &v[i])),
@@ -69,29 +70,30 @@ static void add_rows(sk_table *out, const sk_fit_times *t, const sk_fit_point *v
     }
 }
 
-static void show_error(FILE *to, const sk_fit_times *t, const sk_fit *f)
+static void show_error(sk_arena *a, FILE *to, const sk_fit_times *t, const sk_fit *f)
 {
     const sk_coll_spec *s = &t->spec[f->worst_at];
     fprintf(to, "; off by %.1f %% in the median, %.1f %% at worst (%s of %lld bytes by %s)\n",
             100 * f->median, 100 * f->worst, sk_coll_names[s->kind], (long long)s->bytes,
-            sk_algorithm_name(s->algorithm));
+            sk_spec_name(a, s));
 }
 
 static double over(double x, double y) { return y > 0 ? x / y : 0; }
 
-static void show_numbers(FILE *to, const sk_fit_times *t, const sk_fit *f, const sk_fit *g)
+static void show_numbers(sk_arena *a, FILE *to, const sk_fit_times *t, const sk_fit *f,
+                         const sk_fit *g)
 {
     const double *x = f->number, *y = g->number;
     fprintf(to, "alpha-beta: alpha %.4g us, each %.4g us, %.4g MB/s, incast %.3g, adds %.4g MB/s",
             1e6 * x[SK_LOGGP_LATENCY], 1e6 * x[SK_LOGGP_OVERHEAD], over(1e-6, x[SK_LOGGP_BYTE]),
             over(x[SK_LOGGP_INCAST], x[SK_LOGGP_BYTE]), over(1e-6, x[SK_LOGGP_SUM]));
-    show_error(to, t, f);
+    show_error(a, to, t, f);
     fprintf(to,
             "LogGP: L %.4g us, o %.4g us, g %.4g us, 1/G %.4g MB/s, incast %.3g, adds %.4g MB/s",
             1e6 * y[SK_LOGGP_LATENCY], 1e6 * y[SK_LOGGP_OVERHEAD], 1e6 * y[SK_LOGGP_GAP],
             over(1e-6, y[SK_LOGGP_BYTE]), over(y[SK_LOGGP_INCAST], y[SK_LOGGP_BYTE]),
             over(1e-6, y[SK_LOGGP_SUM]));
-    show_error(to, t, g);
+    show_error(a, to, t, g);
 }
 
 /* What the file says of its numbers; where they are poor, so does the command. */
@@ -115,16 +117,17 @@ sk_status sk_fit_show(sk_arena *a, const sk_fit_times *t, const char *format, sk
     sk_fit_point *v = sk_many(a, sk_fit_point, t->n + 1);
     sk_fit f, g;
     for (int i = 0; i < t->n; i++)
-        v[i] = (sk_fit_point){t->spec[i].algorithm,
-                              {.kind = t->spec[i].kind, .n = t->spec[i].n_ranks},
-                              t->spec[i].bytes,
-                              t->time[i].median,
-                              t->between ? m->costs.between.burst : 0};
+        v[i] = (sk_fit_point){
+            t->spec[i].algorithm,
+            {.kind = t->spec[i].kind, .n = t->spec[i].n_ranks, .degrees = t->spec[i].degrees},
+            t->spec[i].bytes,
+            t->time[i].median,
+            t->between ? m->costs.between.burst : 0};
     SK_TRY(sk_fit_alpha_beta(a, v, t->n, &f));
     SK_TRY(sk_fit_loggp(a, v, t->n, overhead(a, t), &g));
     add_rows(&out, t, v, &f, &g);
     SK_TRY(sk_table_print(&out, format, stdout));
-    show_numbers(format ? stderr : stdout, t, &f, &g);
+    show_numbers(a, format ? stderr : stdout, t, &f, &g);
     const double *y = g.number;
     if (y[SK_LOGGP_BYTE] <= 0)
         return sk_fail(SK_EUSAGE, "bench: times do not grow with bytes, so links have no rate; "

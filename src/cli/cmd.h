@@ -13,6 +13,7 @@ typedef struct sk_cmd {
     const char *name, *doc;
     const char *help; /* what --help prints below the first line */
     sk_status (*run)(sk_arena *a, int argc, char **argv);
+    const struct sk_option *options; /* those of its own that `help` does not name; NULL: none */
 } sk_cmd;
 
 extern const sk_cmd *const sk_cmd_parts[];

@@ -12,6 +12,7 @@
 #include "cli/setting.h"
 #include "layout/layout.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,12 +66,33 @@ static bool wants_help(int n, char **words)
 
 static sk_status dispatch(sk_arena *a, int n, char **words);
 
+static bool has_option(sk_arena *a, const sk_cmd *c, const char *name)
+{
+    const char *option = sk_print(a, "--%s", name);
+    size_t n = strlen(option);
+    for (const char *p = sk_or_empty(c->help); (p = strstr(p, option)); p += n)
+        if (p[n] != '-' && p[n] != '_' && !isalnum((unsigned char)p[n])) return true;
+    for (const sk_option *o = c->options; o && o->name; o++)
+        if (!strcmp(o->name, name)) return true;
+    return false;
+}
+
+/* The first command with the option --NAME; NULL: none has it. */
+static const char *with_option(sk_arena *a, const char *name)
+{
+    for (const sk_cmd *const *c = sk_cmd_parts; *c; c++)
+        if (has_option(a, *c, name + strspn(name, "-"))) return (*c)->name;
+    return NULL;
+}
+
 /* Keys have a dot, and other programs' names for them are known; what else is near is a part, of
  * which commands are a kind. */
 static sk_status no_help(sk_arena *a, const char *name)
 {
     const char *meant[2], *hint = sk_conf_hint(a, name, NULL);
     bool key = strchr(name, '.') || sk_conf_known_as(a, name);
+    const char *of = key ? NULL : with_option(a, name);
+    if (of) return sk_fail(SK_EUSAGE, "help: '%.80s' is an option: skein help %s has it", name, of);
     int n = key ? 0 : sk_part_near(a, name, meant);
     if (n)
         return sk_fail(SK_EUSAGE,
@@ -102,6 +124,7 @@ static sk_status help(sk_arena *a, int n, char **words)
     const char *keys = sk_conf_help_on(a, words[0]), *say = sk_layout_alias(words[0]);
     const char *parts = sk_part_help_on(a, words[0], keys ? "word" : ""); /* keys has words */
     bool any = keys || parts;
+    if (!any && !say) say = sk_layout_value(a, words[0]);
     if (!any && say)
         return sk_fail(SK_EUSAGE, "help: \"%.80s\" is written as %s here", words[0], say);
     if (!any) return no_help(a, words[0]);

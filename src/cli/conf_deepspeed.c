@@ -51,7 +51,7 @@ static const char *value(sk_arena *a, const json_t *v)
 {
     const char *s = json_string_value(v);
     if (json_is_integer(v)) return sk_print(a, "%lld", (long long)json_integer_value(v));
-    if (json_is_real(v)) return sk_conf_real(a, json_real_value(v));
+    if (json_is_real(v)) return sk_real_print(a, json_real_value(v));
     return json_is_true(v) || (s && strcmp(s, "auto") && strcmp(s, "none")) ? "" : NULL;
 }
 

@@ -128,7 +128,9 @@ static const char *in_layout(sk_arena *a, const char *last)
 {
     static const char as_in[] = "as in \"";
     const sk_word *w = sk_word_find(last);
-    const char *say = w ? NULL : sk_layout_alias(last), *from = say ? strstr(say, as_in) : NULL;
+    const char *say = w ? NULL : sk_layout_alias(last);
+    if (!w && !say) say = sk_layout_value(a, last);
+    const char *from = say ? strstr(say, as_in) : NULL;
     if (w) return sk_print(a, "layout=\"%s\"", sk_or_empty(w->example));
     if (from) from += strlen(as_in);
     return from ? sk_print(a, "layout=\"%.*s\"", (int)strcspn(from, "\""), from) : NULL;

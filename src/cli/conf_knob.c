@@ -401,7 +401,7 @@ sk_status sk_conf_knobs(sk_arena *a, const sk_settings *s, sk_job *job)
 static const char *value_text(sk_arena *a, const sk_knob *k, double x)
 {
     const char *w = k->words;
-    if (!w) return sk_conf_real(a, x);
+    if (!w) return sk_real_print(a, x);
     for (int i = (int)x; i > 0 && *w; i--) w += strcspn(w, " ") + 1;
     return sk_print(a, "%.*s", (int)strcspn(w, " "), w);
 }

@@ -37,16 +37,6 @@ char *sk_conf_quote(sk_arena *a, const char *s)
     return o.s;
 }
 
-char *sk_conf_real(sk_arena *a, double x)
-{
-    for (int digits = 6; digits < 17; digits++) {
-        double back = 0;
-        char *s = sk_print(a, "%.*g", digits, x);
-        if (sk_read_real(s, &back) && back == x) return s;
-    }
-    return sk_print(a, "%.17g", x);
-}
-
 /* A layout of several lines is a list. */
 static void print_layout(sk_out *o, const char *text)
 {
@@ -65,7 +55,7 @@ static void print_layout(sk_out *o, const char *text)
 
 static void print_every(sk_out *o, const sk_every *e)
 {
-    if (e->seconds > 0) sk_out_add(o, " %ss\n", sk_conf_real(o->arena, e->seconds));
+    if (e->seconds > 0) sk_out_add(o, " %ss\n", sk_real_print(o->arena, e->seconds));
     else sk_out_add(o, " %lld\n", (long long)e->steps);
 }
 
@@ -81,7 +71,7 @@ static void print_key(sk_out *o, const sk_conf_key *k, const sk_job *job)
         break;
     case SK_KEY_REAL:
     case SK_KEY_SECONDS:
-        sk_out_add(o, " %s\n", sk_conf_real(a, *x));
+        sk_out_add(o, " %s\n", sk_real_print(a, *x));
         break;
     case SK_KEY_EVERY:
         print_every(o, from);

@@ -11,6 +11,7 @@
 #include "program/pipeline_schedule.h"
 #include "program/sync.h"
 
+#include <ctype.h>
 #include <string.h>
 
 enum { COLUMNS = 100 };
@@ -125,8 +126,14 @@ static void sync_numbers(sk_out *o, const sk_sync *p)
     for (const sk_knob *k = p->knobs; k->name; k++)
         sk_conf_help_line(o, k->name, sk_conf_knob_text(o->arena, k), default_of(o->arena, k));
     if (!p->outer) return;
-    sk_conf_help_line(o, "codec", "of what replicas send: skein list codec", "f32");
-    sk_conf_help_line(o, "feedback", "behind a codec: what was lost is sent later", "");
+    sk_conf_help_line(o, "codec", "of what replicas send: skein list codec", "none");
+    sk_conf_help_line(o, "feedback", "after a codec: what was lost is sent later", "");
+}
+
+/* "topk" for "dgc": what other programs call it. */
+static void elsewhere(sk_out *o, const char *names)
+{
+    if (names) sk_conf_help_line(o, "called elsewhere", names, "");
 }
 
 static void of_sync(sk_out *o, const void *part)
@@ -144,6 +151,7 @@ static void of_sync(sk_out *o, const void *part)
     sk_out_add(o, "  example              layout=\"dp=4 sync=%s:%s%s%s\"\n", p->name, steps,
                p->after ? "@100" : "", p->outer ? ":codec=q4" : "");
     sk_conf_help_line(o, "not with", sync_kinds[p->kind].not_with, "");
+    for (int i = 0; i < 2; i++) elsewhere(o, p->alias[i].theirs);
 }
 
 /* The first way whose replicas send changes, which may be encoded. */
@@ -161,14 +169,19 @@ static void of_codec(sk_out *o, const void *part)
     const char *form = p->name;
     if (p->value_name) {
         form = sk_print(o->arena, "%s:%.9g", p->name, p->value_usual);
-        sk_conf_help_line(o, sk_print(o->arena, "%s:%s", p->name, p->value_name),
-                          sk_print(o->arena, "above 0, at most %.9g", p->value_most), must);
+        sk_conf_help_line(
+            o, sk_print(o->arena, "%s:%s", p->name, p->value_name),
+            sk_print(o->arena,
+                     p->low_rank ? "a whole number from 1 to %.9g" : "above 0, at most %.9g",
+                     p->value_most),
+            must);
     }
     sk_out_add(o, "  gradients            layout=\"dp=4 grads=%s%s\"\n", form,
                p->needs_feedback ? " feedback" : "");
     if (!p->low_rank && by)
         sk_out_add(o, "  replicas             layout=\"dp=4 sync=%s:%d:codec=%s%s\"\n", by->name,
                    by->usual, form, p->needs_feedback ? ":feedback" : "");
+    elsewhere(o, p->also);
     if (!p->sums_only)
         sk_out_add(o, "  weights              layout=\"dp=4 zero=3 weights=%s\"\n", form);
 }
@@ -262,7 +275,8 @@ static void of_kind(sk_out *o, const sk_part_kind *k)
 char *sk_part_help_on(sk_arena *a, const char *name, const char *but)
 {
     sk_out o = {.arena = a};
-    const char *bare = sk_print(a, "%.*s", (int)strcspn(name, ":"), name); /* topk:0.01 */
+    char *bare = sk_print(a, "%.*s", (int)strcspn(name, ":"), name);     /* topk:0.01 */
+    for (char *c = bare; *c; c++) *c = (char)tolower((unsigned char)*c); /* DiLoCo */
     for (const sk_part_kind *k = sk_kinds; k->kind; k++) {
         const sk_part_head *h = sk_part_find(k, bare);
         if (h && strcmp(k->kind, but) != 0) sk_out_add(&o, "%s", sk_part_help(a, k->kind, h));

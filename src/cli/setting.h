@@ -102,8 +102,7 @@ sk_status sk_conf_is_paste(sk_arena *a, const char *path, const char *text, size
 /* conf_deepspeed.c: refuses the text of a file that is one of DeepSpeed's. */
 sk_status sk_conf_no_deepspeed(sk_arena *a, const char *path, const char *text, size_t n);
 
-/* A string as YAML reads it back; a number with as many digits as it needs. */
+/* A string as YAML reads it back. */
 char *sk_conf_quote(sk_arena *a, const char *s);
-char *sk_conf_real(sk_arena *a, double x);
 
 #endif

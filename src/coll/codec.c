@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 const sk_codec *sk_codec_find(const char *name)
 {
@@ -16,10 +17,26 @@ const sk_codec *sk_codec_find(const char *name)
     return NULL;
 }
 
+const sk_codec *sk_codec_meant(const char *name, char to[SK_CODEC_TEXT])
+{
+    for (const sk_codec *const *c = sk_codec_parts; *c; c++) {
+        const sk_alias also = {(*c)->also, (*c)->name};
+        if (strcasecmp((*c)->name, name) != 0 && !sk_alias_find(&also, 1, name)) continue;
+        if ((*c)->value_name) snprintf(to, SK_CODEC_TEXT, "%s:%g", (*c)->name, (*c)->value_usual);
+        else snprintf(to, SK_CODEC_TEXT, "%s", (*c)->name);
+        return *c;
+    }
+    return NULL;
+}
+
 static sk_status no_codec(const char *name)
 {
     const char *names[64];
+    char meant[SK_CODEC_TEXT];
     int n = 0;
+    if (sk_codec_meant(name, meant))
+        return sk_fail(SK_ECONF, "layout: no codec is called '%s' (did you mean '%s'?)", name,
+                       meant);
     while (n < 64 && sk_codec_parts[n]) names[n] = sk_codec_parts[n]->name, n++;
     const char *near = sk_nearest(name, names, n);
     return sk_fail(SK_ECONF, "layout: no codec is called '%s'%s%s%s", name,
@@ -71,6 +88,12 @@ int64_t sk_codec_kept(int64_t n, double share)
 {
     int64_t k = (int64_t)ceil((double)n * share * (1 - 1e-12)); /* 7 of 100 * 0.07 */
     return k < 1 ? n > 0 : k < n ? k : n;
+}
+
+bool sk_codec_sends_all(const sk_codec *c)
+{
+    enum { ROW = 4096 };
+    return c->row_kept && c->row_kept(ROW, c->value) >= ROW;
 }
 
 /* sk_code_random() of n places from `first` on: four of them have one draw. */

@@ -25,6 +25,7 @@
 #define SK_COLL_CODEC_H
 
 #include "base/rng.h"
+#include "base/strings.h"
 #include "base/status.h"
 #include "tensor/dtype.h"
 
@@ -33,6 +34,7 @@ extern "C" {
 #endif
 
 enum { SK_CODEC_RUN = 1024 }; /* elements that are at work at a time: so many whole blocks */
+enum { SK_CODEC_TEXT = 48 };
 
 typedef struct sk_code_row { /* a row that is encoded or decoded */
     int64_t n;               /* elements */
@@ -46,9 +48,10 @@ typedef struct sk_code_row { /* a row that is encoded or decoded */
 
 typedef struct sk_codec {
     const char *name, *doc;
-    int block;                                          /* elements; divides SK_CODEC_RUN */
-    int head;                                           /* bytes in front of a block */
-    int bits;                                           /* of an element */
+    const char *also; /* what other programs call it, in words of sk_alias; NULL: nothing else */
+    int block;        /* elements; divides SK_CODEC_RUN */
+    int head;         /* bytes in front of a block */
+    int bits;         /* of an element */
     void (*encode)(const float *x, int n, uint8_t *to); /* one block, n up to its size */
     /* or, with 16 random bits for each element */
     void (*encode_random)(const float *x, int n, const uint16_t *random, uint8_t *to);
@@ -80,11 +83,16 @@ typedef struct sk_codec {
 
 extern const sk_codec *const sk_codec_parts[]; /* in the order of names, NULL at the end */
 const sk_codec *sk_codec_find(const char *name);
+/* The codec that is called so here, in letters of any size, or elsewhere ("dgc"); NULL: none is.
+ * Writes how a layout says it, with a number: "topk:0.01". */
+const sk_codec *sk_codec_meant(const char *name, char to[SK_CODEC_TEXT]);
 
 /* A codec as a layout says it, "int4" or "topk:0.01", with its value. */
 sk_status sk_codec_read(const char *text, sk_codec *out);
 
 int64_t sk_codec_bytes(const sk_codec *c, int64_t n); /* of a row of n elements */
+/* Does it choose elements, and with its value all of them? */
+bool sk_codec_sends_all(const sk_codec *c);
 
 /* A whole row, which r reads; or, of a codec of blocks, its elements [at, at + n), where at is the
  * first of a block.  `to` and `from` are where the bytes of the row begin. */

@@ -94,6 +94,8 @@ typedef struct sk_kind_row {
 
 extern const sk_kind_row sk_kind_rows[SK_N_COLLS];
 extern const char *const sk_coll_names[SK_N_COLLS]; /* "allreduce" ... as on the command line */
+/* A sk_coll_kind by its name, with or without '-' and '_' in it; SK_N_COLLS: there is none. */
+int sk_kind_find(const char *name);
 
 /* Does the kind add?  If not, the order of sums means nothing and every algorithm gives the same
  * bits. */

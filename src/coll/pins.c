@@ -19,15 +19,6 @@ static bool take(const char *from, size_t n, char to[WORD])
     return true;
 }
 
-static bool same_name(const char *a, const char *b)
-{
-    for (;; a++, b++) {
-        while (*a == '-' || *a == '_') a++;
-        while (*b == '-' || *b == '_') b++;
-        if (*a != *b || !*a) return *a == *b;
-    }
-}
-
 static sk_status unknown(const char *key, const char *what, const char *name,
                          const char *const *names, int n)
 {
@@ -43,8 +34,8 @@ static sk_status unknown(const char *key, const char *what, const char *name,
 
 static sk_status find_kind(const char *key, const char *name, int *kind)
 {
-    for (*kind = 0; *kind < SK_N_COLLS; (*kind)++)
-        if (same_name(name, sk_coll_names[*kind])) return SK_OK;
+    *kind = sk_kind_find(name);
+    if (*kind < SK_N_COLLS) return SK_OK;
     return unknown(key, "kind of collective", name, sk_coll_names, SK_N_COLLS);
 }
 

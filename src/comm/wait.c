@@ -72,7 +72,7 @@ static void place(const sk_comm *c, int rank, char to[PLACE])
     if (step < 0 && pc <= 0) snprintf(to, PLACE, "before the first step");
     else if (step < 0) snprintf(to, PLACE, "before the first step, instruction %lld", pc);
     else if (pc == SK_AT_MEETING)
-        snprintf(to, PLACE, "behind step %lld, at the meeting of replicas", step + 1);
+        snprintf(to, PLACE, "after step %lld, at the meeting of replicas", step + 1);
     else if (text) snprintf(to, PLACE, "in step %lld, instruction %.300s", step + 1, text);
     else snprintf(to, PLACE, "in step %lld, instruction %lld", step + 1, pc);
 }

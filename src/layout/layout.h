@@ -132,6 +132,8 @@ typedef struct sk_layout {
 
 /* How a layout says what other programs call `word`; NULL: not known. */
 const char *sk_layout_alias(const char *word);
+/* The same of a value of a word, without the word: "diloco:50". */
+const char *sk_layout_value(sk_arena *a, const char *word);
 
 /* n_ranks > 0: the layout must use exactly that many. */
 sk_status sk_layout_read(const char *text, int n_ranks, sk_layout *out);

@@ -51,6 +51,11 @@ sk_status sk_word_codec(const char *text, char to[SK_CODEC_NAME])
     sk_dtype type;
     if (!strcmp(text, "none")) return SK_OK;
     if (sk_dtype_find(text, &type)) text = sk_dtype_name(type); /* bfloat16: bf16 */
+    if (!strcmp(text, sk_dtype_name(SK_F32)))
+        return sk_fail(SK_ECONF,
+                       "layout: \"%s\" is no codec: numbers travel as they are without "
+                       "one; say none, or leave it out",
+                       text);
     if (!*text || strlen(text) >= SK_CODEC_NAME)
         return sk_fail(SK_ECONF, "layout: \"%.40s\" is no name for a codec (1 to %d characters)",
                        text, SK_CODEC_NAME - 1);
@@ -293,11 +298,16 @@ typedef struct shorts { /* a line of them */
 
 static sk_status unknown(const char *word)
 {
-    const char *all[SK_MOST_WORDS], *near[2], *say = sk_layout_alias(word);
+    const char *all[SK_MOST_WORDS], *near[2];
+    sk_arena tmp = {0};
+    const char *say = sk_layout_alias(word);
     int n = 0;
+    if (!say) say = sk_layout_value(&tmp, word);
     for (const sk_word *const *w = sk_word_parts; *w; w++)
         if (!(*w)->no_short) all[n++] = (*w)->name;
-    if (say) return sk_fail(SK_ECONF, "layout: \"%s\" is said here with %s", word, say);
+    if (say) sk_fail(SK_ECONF, "layout: \"%s\" is said here with %s", word, say);
+    sk_arena_end(&tmp);
+    if (say) return SK_ECONF;
     n = sk_nearest_all(word, all, n, near, 2);
     return sk_fail(SK_ECONF, "layout: unknown word \"%s\"%s%s%s%s%s", word,
                    n ? " (did you mean \"" : "", n ? near[0] : "", n > 1 ? "\" or \"" : "",

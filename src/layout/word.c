@@ -2,7 +2,6 @@
 #include "layout/word.h"
 #include "base/rng.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -135,38 +134,22 @@ void sk_words_in_order(bool brief, const sk_word *to[SK_MOST_WORDS + 1])
 
 /* --- words of other programs --- */
 
-/* Lower case, one kind of dash, without tails that only say that a number follows:
- * --tensor-model-parallel-size is tensor_model_parallel. */
-static void plain(const char *word, char to[SK_WORD_TEXT])
-{
-    static const char *const tails[] = {"_size", "_degree"};
-    size_t n = 0;
-    word += strspn(word, "-");
-    for (; word[n] && n < SK_WORD_TEXT - 1; n++)
-        to[n] = (char)(word[n] == '-' ? '_' : tolower((unsigned char)word[n]));
-    to[n] = 0;
-    for (int i = 0; i < 2; i++) {
-        size_t m = strlen(tails[i]);
-        if (n > m && !strcmp(to + n - m, tails[i])) to[n -= m] = 0;
-    }
-}
-
-static bool among(const char *words, const char *word)
-{
-    size_t n = strlen(word);
-    for (const char *p = words; n && (p = strstr(p, word)); p += n)
-        if ((p == words || p[-1] == ' ') && (!p[n] || p[n] == ' ')) return true;
-    return false;
-}
-
 const char *sk_layout_alias(const char *word)
 {
-    char name[SK_WORD_TEXT];
-    plain(word, name);
-    for (const sk_word *const *w = sk_word_parts; *w; w++)
-        for (int i = 0; i < 4 && (*w)->alias[i].theirs; i++)
-            if (among((*w)->alias[i].theirs, name)) return (*w)->alias[i].ours;
+    for (const sk_word *const *w = sk_word_parts; *w; w++) {
+        const char *ours = sk_alias_find((*w)->alias, SK_WORD_ALIASES, word);
+        if (ours) return ours;
+    }
     return NULL;
+}
+
+const char *sk_layout_value(sk_arena *a, const char *word)
+{
+    sk_out o = {.arena = a};
+    const char *name = sk_print(a, "%.*s", (int)strcspn(word, ":="), word); /* local:8 */
+    for (const sk_word *const *w = sk_word_parts; *w && !o.n; w++)
+        if ((*w)->value_named) (*w)->value_named(name, &o);
+    return o.s;
 }
 
 /* --- random phrases --- */

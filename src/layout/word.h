@@ -49,7 +49,7 @@ typedef enum sk_lowers {
 } sk_lowers;
 extern const char *const sk_lowers_names[SK_N_LOWERS];
 
-enum { SK_WORD_TEXT = 128, SK_WORDS_A_LINE = 64, SK_WORD_PASSES = 3 };
+enum { SK_WORD_TEXT = 128, SK_WORDS_A_LINE = 64, SK_WORD_PASSES = 3, SK_WORD_ALIASES = 4 };
 
 /* The placeholders of a sentence, in order; those with "..." are `many`. */
 typedef struct sk_phrase {
@@ -94,9 +94,10 @@ struct sk_word {
     bool alone;              /* of a clause: it may be a sentence of its own, too */
     bool no_short;           /* there are sentences only */
     const char *example;     /* a whole layout */
-    struct {
-        const char *theirs, *ours; /* what other programs call it; how it is said here */
-    } alias[4];
+    sk_alias alias[SK_WORD_ALIASES];
+    /* Is `name` a value of it, here or in other programs ("diloco", "easgd")?  Writes how it is
+     * said here, as an alias does.  NULL: nobody would take one for a word. */
+    void (*value_named)(const char *name, sk_out *o);
 
     sk_word_kind kind;
     int least, most;     /* INT; most 0: as many as there may be ranks */

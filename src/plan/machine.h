@@ -113,6 +113,7 @@
 
 #include "coll/choose.h"
 #include "kernel/kernel_shape.h"
+#include "layout/layout.h"
 #include "plan/topology.h"
 
 #include <stdbool.h>
@@ -251,8 +252,8 @@ double sk_machine_copy(const sk_machine *m, int64_t bytes, bool file);
 double sk_machine_host(const sk_machine *m, int64_t bytes); /* work of the host's processor */
 double sk_machine_send(const sk_machine *m, int64_t bytes, bool one_host);
 sk_reach sk_machine_reach(const sk_machine *m, const int *ranks, int n); /* ranks ascending */
-/* rank -> host, for sk_compile_opts; NULL: one host, or the machine's collectives are a library's
- */
-const int *sk_machine_hosts(sk_arena *a, const sk_machine *m, int n_ranks);
+/* rank -> host, for sk_compile_opts; NULL: one host, or collectives are those of a library, and the
+ * layout is not one whose ranks read each other's memory. */
+const int *sk_machine_hosts(sk_arena *a, const sk_machine *m, const sk_layout *l, int n_ranks);
 
 #endif

@@ -128,9 +128,10 @@ sk_reach sk_machine_reach(const sk_machine *m, const int *ranks, int n)
     return r;
 }
 
-const int *sk_machine_hosts(sk_arena *a, const sk_machine *m, int n_ranks)
+const int *sk_machine_hosts(sk_arena *a, const sk_machine *m, const sk_layout *l, int n_ranks)
 {
-    if (!m->chosen || n_ranks <= m->ranks_per_host) return NULL;
+    bool asked = m->chosen || sk_layout_timed(l);
+    if (!asked || n_ranks <= m->ranks_per_host) return NULL;
     int *host_of = sk_many(a, int, n_ranks);
     for (int r = 0; r < n_ranks; r++) host_of[r] = r / m->ranks_per_host;
     return host_of;

@@ -41,8 +41,9 @@ void sk_join_coded(sk_lowering *e, int *call, const sk_coded *x)
 {
     int n = e->l->mesh.size[x->axis];
     if (*call < 0)
-        *call = sk_lower_call(e, SK_ALLTOALL, SK_SUM, SK_U8, x->axis,
-                              sk_print(e->p->arena, "grads from %s", x->q->tensor->name));
+        *call = sk_lower_call(
+            e, SK_ALLTOALL, SK_SUM, SK_U8, x->axis,
+            sk_print(e->p->arena, "%s from %s", x->what ? x->what : "grads", x->q->tensor->name));
     int code = encode(e, x), came = sk_lower_code(e, x->codec, x->part, n);
     const sk_extent box = e->p->bufs.v[code].box;
     sk_lower_rows(e, *call, code, came, &box, 0);

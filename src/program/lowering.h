@@ -457,8 +457,9 @@ typedef struct sk_coded { /* what is encoded, all rows of the sum, this rank's r
     const sk_param_plan *q;
     const sk_codec *codec;
     int axis, from, whole, part;
-    int error; /* of encoding the sum of these rows, which is added to q->error; or -1 */
-    int hop;   /* axes over which `from` was summed before */
+    int error;        /* of encoding the sum of these rows, which is added to q->error; or -1 */
+    int hop;          /* axes over which `from` was summed before */
+    const char *what; /* "momentum"; NULL: it is a gradient */
 } sk_coded;
 void sk_join_coded(sk_lowering *e, int *call, const sk_coded *x);
 /* The sum that every rank along the axis needs: part and error are filled in. */

@@ -70,7 +70,7 @@ static void tail(sk_out *o, const sk_program *p, int pc)
     if (in->every > 1) sk_out_add(o, "  every %d updates", in->every);
     if (in->sync.steps > 1)
         sk_out_add(o, "  in steps %d, %d, ..", in->sync.at + 1, in->sync.at + 1 + in->sync.steps);
-    if (in->sync.from) sk_out_add(o, "  behind step %" PRId64, in->sync.from);
+    if (in->sync.from) sk_out_add(o, "  after step %" PRId64, in->sync.from);
     if (in->sync.until) sk_out_add(o, "  up to step %" PRId64, in->sync.until);
     static const char *const kinds[] = {"dense", "sent", "local"};
     for (int k = 0; in->sync.by && k < SK_STEP_KINDS; k++)

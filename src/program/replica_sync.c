@@ -13,7 +13,9 @@
 #include "program/lowering.h"
 #include "program/sync.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 const char *sk_sync_timed_name(const sk_layout *l)
 {
@@ -29,6 +31,20 @@ const sk_sync *sk_sync_find(const char *name)
     for (const sk_sync *const *s = sk_sync_parts; *s; s++)
         if (!strcmp((*s)->name, name)) return *s;
     return NULL;
+}
+
+bool sk_sync_meant(const char *name, char to[SK_SYNC_MEANT])
+{
+    for (const sk_sync *const *s = sk_sync_parts; *s; s++) {
+        const char *ours = sk_alias_find((*s)->alias, 2, name);
+        bool same = !strcasecmp((*s)->name, name);
+        if (ours) snprintf(to, SK_SYNC_MEANT, "%s", ours);
+        else if (same)
+            snprintf(to, SK_SYNC_MEANT, "%s:%d%s", (*s)->name, (*s)->usual ? (*s)->usual : 8,
+                     (*s)->after ? "@100" : "");
+        if (ours || same) return true;
+    }
+    return false;
 }
 
 const sk_sync *sk_sync_of(const sk_layout *l, int axis)

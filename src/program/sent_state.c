@@ -70,6 +70,17 @@ static int other_steps(const sk_compile_opts *o, const sk_param_group *g)
     return -1;
 }
 
+static sk_status other_number(const sk_compile_opts *o, const sk_param_group *g, int k)
+{
+    const char *key = g->optim->knobs[k].name;
+    double all = o->knob ? o->knob[k] : g->optim->knobs[k].usual;
+    return sk_fail(SK_ECONF,
+                   "optim.groups: ranks of %s send momentum in place of gradients in the same "
+                   "steps, of all parameters: the group '%s' has %s=%g, and optim.%s is %g; say "
+                   "optim.%s=%g, and no other in any group",
+                   o->optim->name, g->match, key, g->knob[k], key, all, key, g->knob[k]);
+}
+
 static sk_status groups_fit(const sk_lowering *e)
 {
     const sk_compile_opts *o = e->opts;
@@ -85,12 +96,12 @@ static sk_status groups_fit(const sk_lowering *e)
                 "place of gradients, of all parameters in the same steps, and optim.name "
                 "is %s; take optim.name=%s, and no group with another",
                 x->name, o->groups[g].match, o->optim->name, x->name);
+        if (other >= 0) return other_number(o, &o->groups[g], other);
         return sk_fail(SK_ECONF,
                        "optim.groups: ranks of %s send momentum in place of gradients in the same "
-                       "steps, of all parameters, and the group '%s' has another %s; all groups "
-                       "need %s with the same steps",
-                       o->optim->name, o->groups[g].match,
-                       other < 0 ? "optimizer" : x->knobs[other].name, o->optim->name);
+                       "steps, of all parameters, and the group '%s' has another optimizer; all "
+                       "groups need %s with the same steps",
+                       o->optim->name, o->groups[g].match, o->optim->name);
     }
     return SK_OK;
 }
@@ -105,11 +116,15 @@ static sk_status cannot(const sk_lowering *e, const char *why, const char *inste
 static sk_status one_reduction(const sk_lowering *e)
 {
     const sk_layout *l = e->l;
+    if (sk_timed_axis(l) >= 0)
+        return cannot(e, "ranks that do not wait for each other (sync=) send nothing else",
+                      "leave out sync, or choose adamw");
     for (int a = 0; a < l->mesh.n; a++) {
         if (l->mesh.size[a] > 1 && *l->sync[a].name)
             return cannot(e, "replicas that synchronise their weights (sync=) send nothing else",
                           "leave out sync, or choose adamw");
-        if (splits_batch_alone(l, a, e->g->batch) && sk_layout_shards(l, a) && !l->own_grads)
+        bool shards = sk_layout_shards(l, a) && !l->replica; /* of replica step_fits() knows */
+        if (splits_batch_alone(l, a, e->g->batch) && shards && !l->own_grads)
             return cannot(e,
                           "every rank needs the momentum of all weights, and zero shards it "
                           "over the only axis that splits the batch",
@@ -244,7 +259,8 @@ void sk_lower_sent(sk_lowering *e)
                                                   .codec = e->plan.sent_as,
                                                   .axis = axis,
                                                   .from = from,
-                                                  .whole = e->sums_sent[i]});
+                                                  .whole = e->sums_sent[i],
+                                                  .what = "momentum"});
         else if (axis >= 0) sum_plain(e, axis, &plain, &q, from, e->sums_sent[i]);
     }
     sk_sum_coded(e, v, n);

@@ -14,6 +14,7 @@
 #ifndef SK_PROGRAM_SYNC_H
 #define SK_PROGRAM_SYNC_H
 
+#include "base/strings.h"
 #include "kernel/combine.h"
 #include "kernel/optim.h"
 #include "layout/layout.h"
@@ -47,10 +48,16 @@ typedef struct sk_sync {
     /* NULL, or: a parameter belongs to one of so many fragments, by its layer; each is synchronised
      * at a time of its own, and travels while the step computes. */
     int (*fragments)(const double *knob);
+    sk_alias alias[2]; /* what other programs call it; a value of sync, "elastic:10" */
 } sk_sync;
+
+enum { SK_SYNC_MEANT = 32 };
 
 extern const sk_sync *const sk_sync_parts[];
 const sk_sync *sk_sync_find(const char *name);
+/* How a way is said that is called so here or elsewhere, with a number: "easgd" is "elastic:10".
+ * False: there is none. */
+bool sk_sync_meant(const char *name, char to[SK_SYNC_MEANT]);
 const char *sk_sync_timed_name(const sk_layout *l);      /* of the way in which time decides */
 const sk_sync *sk_sync_of(const sk_layout *l, int axis); /* NULL: it has no replicas */
 

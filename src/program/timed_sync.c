@@ -78,6 +78,17 @@ static sk_status no_calls(const sk_lowering *e)
     return SK_OK;
 }
 
+static bool has_factors(const sk_optim *o) { return o->factors; }
+static bool perturbs(const sk_optim *o) { return o->perturb != NULL; }
+
+/* The name of the optimizer, of all or of a group, that is such a one. */
+static const char *optim_with(const sk_lowering *e, bool (*is)(const sk_optim *o))
+{
+    for (int g = 0; g < e->opts->n_groups; g++)
+        if (is(e->opts->groups[g].optim)) return e->opts->groups[g].optim->name;
+    return e->opts->optim->name;
+}
+
 static sk_status all_is_shared(const sk_lowering *e)
 {
     const sk_program *p = e->p;
@@ -88,14 +99,14 @@ static sk_status all_is_shared(const sk_lowering *e)
                        p->bufs.v[p->memories.v[0]].name, way(e));
     if (p->n_extras)
         return sk_fail(SK_ECONF,
-                       "layout: the optimizer has sums of the backward pass beside gradients (%s), "
+                       "layout: the optimizer %s has sums of the backward pass beside gradients, "
                        "and sync=%s commits gradients alone; take another, as adamw",
-                       p->params.v[p->params.n].tensor->name, way(e));
+                       optim_with(e, has_factors), way(e));
     if (p->phases > 1)
         return sk_fail(SK_ECONF,
-                       "layout: the optimizer takes %d gradients a step, and sync=%s commits one; "
-                       "take another, as adamw",
-                       p->phases, way(e));
+                       "layout: the optimizer %s takes %d gradients a step, and sync=%s commits "
+                       "one; take another, as adamw",
+                       optim_with(e, perturbs), p->phases, way(e));
     if (p->noise.part > 0)
         return sk_fail(SK_ECONF,
                        "layout: train.noise compares the gradients of all ranks, and with sync=%s "

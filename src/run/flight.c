@@ -40,7 +40,7 @@ char *sk_flight_place(const sk_program *p, const sk_rank_state *line, sk_arena *
     long long step = atomic_load(&line->step), pc = atomic_load(&line->pc);
     if (step < 0) return sk_strdup(a, "before the first step");
     if (pc == SK_AT_MEETING)
-        return sk_print(a, "behind step %lld, at the meeting of replicas", step + 1);
+        return sk_print(a, "after step %lld, at the meeting of replicas", step + 1);
     const char *text = sk_flight_inst(p, pc, a);
     if (!text) text = sk_print(a, "%lld", pc);
     return sk_print(a, "in step %lld, instruction %s", step + 1, text);

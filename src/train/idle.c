@@ -106,6 +106,20 @@ static void say_words(sk_out *o, const sk_setup *s)
     if (idle) sk_out_add(o, "%s%s", o->n ? "; " : "", idle);
 }
 
+/* Fragments of a sync are dealt layers. */
+static void say_fragments(sk_out *o, const sk_setup *s)
+{
+    for (int i = 0; i < s->layout.mesh.n; i++) {
+        const sk_sync *by = sk_sync_of(&s->layout, i);
+        int n = by && by->fragments ? by->fragments(s->layout.sync[i].knob) : 0;
+        if (n > s->graph.n_layers)
+            sk_out_add(o,
+                       "%s%d of %d fragments of sync=%s are empty: the model has %d layers, "
+                       "embeddings and head among them",
+                       o->n ? "; " : "", n - s->graph.n_layers, n, by->name, s->graph.n_layers);
+    }
+}
+
 static bool sends(const sk_setup *s)
 {
     if (!s->optim || !s->optim->sends) return false;
@@ -129,7 +143,7 @@ static bool lacks_kind(const sk_setup *s, int64_t steps, int64_t n[SK_STEP_KINDS
     return wanted;
 }
 
-static const char counted[] = "skein plan and simulate show the steps behind these";
+static const char counted[] = "skein plan and simulate show the steps after these";
 
 /* Ranks that would send something else than gradients (program/sent_state.c) in later steps than
  * there are.  Prices are those of these steps. */
@@ -208,6 +222,7 @@ char *sk_idle_text(sk_arena *a, const sk_setup *s, int n)
     say_axes(&o, s);
     say_micro(&o, s);
     say_words(&o, s);
+    say_fragments(&o, s);
     sk_setup_group_warnings(&o, s);
     if (!(s->job->time_limit > 0)) say_sent(&o, s, "train.steps", s->job->steps);
     if (!(s->job->time_limit > 0)) say_sync(&o, &s->layout, s->job->steps);
@@ -221,6 +236,59 @@ char *sk_idle_setup(sk_arena *a, const sk_setup *s)
     for (int k = 0; k < s->n_classes; k++) idle[k] = sk_idle(s->programs[s->first_of[k]]);
     for (int r = 0; r < s->n_ranks; r++) n += idle[s->class_of[r]];
     return sk_idle_text(a, s, n);
+}
+
+/* Has some program a call of the kind, along the axis (-1: any)? */
+static bool calls(const sk_setup *s, int kind, int axis)
+{
+    for (int k = 0; k < s->n_classes; k++) {
+        const sk_program *p = s->programs[s->first_of[k]];
+        for (int i = 0; i < p->calls.n; i++)
+            if ((kind < 0 || (int)p->calls.v[i].kind == kind) &&
+                (axis < 0 || p->calls.v[i].group == axis))
+                return true;
+    }
+    return false;
+}
+
+/* Entries of comm.algorithm that no call asks. */
+static void say_pins(sk_out *o, const sk_setup *s)
+{
+    const sk_mesh *m = &s->layout.mesh;
+    const char *algorithm = s->job->algorithm;
+    if (!s->n_classes || !s->programs[s->first_of[0]] || !sk_pins_any(&s->pins)) return;
+    if (!calls(s, -1, -1)) {
+        sk_out_add(o, "comm.algorithm is \"%s\" and has no effect: %s", algorithm,
+                   s->n_ranks == 1 ? "one rank calls no collective" : "no rank calls a collective");
+        return;
+    }
+    for (int k = 0; k < SK_N_COLLS; k++)
+        for (int x = -1; x < m->n; x++) {
+            bool said = x < 0 ? s->pins.kind[k].said : s->pins.kind[k].axis_said[x];
+            if (!said || calls(s, k, x)) continue;
+            sk_out_add(
+                o, "%scomm.algorithm: the entry for %s%s%s has no effect: there is no such call",
+                o->n ? "\n" : "", sk_coll_names[k], x < 0 ? "" : " over ", x < 0 ? "" : m->name[x]);
+        }
+}
+
+/* Where time decides, gradients do not travel by collectives. */
+static void say_timed(sk_out *o, const sk_setup *s)
+{
+    static const int64_t bucket = 8 << 20; /* the default */
+    if (!sk_layout_timed(&s->layout)) return;
+    const char *way = sk_sync_timed_name(&s->layout);
+    if (sk_pins_any(&s->pins) && !o->n)
+        sk_out_add(
+            o,
+            "%scomm.algorithm is \"%s\" and is for validation alone: with sync=%s ranks read "
+            "each other's memory in a step, and call no collective",
+            o->n ? "\n" : "", s->job->algorithm, way);
+    if (s->job->bucket && s->job->bucket != bucket)
+        sk_out_add(o,
+                   "%scomm.bucket has no effect: with sync=%s ranks read each other's gradients "
+                   "or weights, and none are reduced together",
+                   o->n ? "\n" : "", way);
 }
 
 char *sk_idle_comm(sk_arena *a, const sk_setup *s, bool far)
@@ -238,6 +306,9 @@ char *sk_idle_comm(sk_arena *a, const sk_setup *s, bool far)
                    "comm.links is %s and has no effect: it prices links between hosts, and all "
                    "ranks are on one, where they read each other's memory; leave it out",
                    s->job->links);
+    if (sk_setup_on_gpu(s->job)) return o.s;
+    say_pins(&o, s);
+    say_timed(&o, s);
     return o.s;
 }
 

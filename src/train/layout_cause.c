@@ -17,12 +17,13 @@ static const char *sentence(sk_arena *a, const sk_word *w, const sk_layout *l)
     return line.s ? line.s : "";
 }
 
-/* The short form of a word whose values are no numbers, if one of .tries says the same; else NULL.
- */
+/* The short form of a word whose values are no numbers, if a word of the sentence, or one of
+ * .tries, is the value that says the same; else NULL.  */
 static const char *short_form(sk_arena *a, const sk_word *w, const sk_layout *l)
 {
     const char *said = sentence(a, w, l);
-    for (const char *at = w->tries ? w->tries : ""; *at; at += strspn(at, " ")) {
+    const char *values = sk_print(a, "%s %s", said, sk_or_empty(w->tries));
+    for (const char *at = values; *at; at += strspn(at, " ")) {
         size_t n = strcspn(at, " ");
         const char *value = sk_print(a, "%.*s", (int)n, at);
         sk_layout other = *l;
@@ -44,18 +45,26 @@ static const char *phrase(sk_arena *a, const sk_word *w, const sk_layout *l)
     return brief ? brief : sentence(a, w, l);
 }
 
-/* An axis is a cause only if no other word is: without its ranks hardly a condition holds. */
+/* The first word, among axes or among others, without which it does not hold; NULL: there is none.
+ */
+static const sk_word *needed(const sk_layout *l, sk_layout_condition *holds, bool axes)
+{
+    for (const sk_word *const *w = sk_word_parts; *w; w++) {
+        sk_layout without = *l;
+        if (!sk_word_on(*w, l) || axes != ((*w)->kind == SK_WORD_AXIS)) continue;
+        sk_word_clear(*w, &without);
+        if (!holds(&without)) return *w;
+    }
+    return NULL;
+}
+
+/* An axis of one rank ends many a condition, and is seldom what it is about. */
 const char *sk_layout_cause(sk_arena *a, const sk_layout *l, sk_layout_condition *holds)
 {
     sk_assert(holds(l));
-    for (int axes = 0; axes < 2; axes++)
-        for (const sk_word *const *w = sk_word_parts; *w; w++) {
-            sk_layout without = *l;
-            if (((*w)->kind == SK_WORD_AXIS) != axes || !sk_word_on(*w, l)) continue;
-            sk_word_clear(*w, &without);
-            if (!holds(&without)) return phrase(a, *w, l);
-        }
-    return "layout";
+    const sk_word *w = needed(l, holds, false);
+    if (!w) w = needed(l, holds, true);
+    return w ? phrase(a, w, l) : "layout";
 }
 
 const char *sk_layout_added(sk_arena *a, const sk_layout *before, const sk_layout *after)

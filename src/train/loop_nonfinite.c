@@ -129,11 +129,11 @@ static bool is_async(const sk_loop *l) { return l->own->async; }
 static const char *numbers_of(sk_loop *l, int64_t step, const sk_step_out *out, bool own)
 {
     const char *whose = "";
-    if (own && sk_loop_apart(l) && step >= l->own->replicas_from)
+    if (own && sk_loop_alone(l, step))
         whose = sk_print(&l->arena, " of replica %d",
                          sk_layout_replica_of(&l->own->layout, l->own->coord));
     return sk_print(&l->arena, "step %lld%s: loss %g, norm of the gradient %g", (long long)step + 1,
-                    whose, out->loss, out->grad_norm);
+                    whose, sk_printable(out->loss), sk_printable(out->grad_norm));
 }
 
 static sk_status bad_numbers(sk_loop *l, int64_t step, const sk_step_out *out, bool own)
@@ -153,14 +153,15 @@ static sk_status bad_numbers(sk_loop *l, int64_t step, const sk_step_out *out, b
 sk_status sk_loop_check_numbers(sk_loop *l, int64_t step, const sk_step_out *out)
 {
     double before = l->scale.value;
-    bool alone = sk_loop_apart(l) && step >= l->own->replicas_from;
+    bool alone = sk_loop_alone(l, step);
     if (!sk_loss_scale_step(&l->scale, out->loss, out->finite) || (!out->finite && is_async(l)))
         return bad_numbers(l, step, out, false);
     if (out->finite || l->rank) return SK_OK;
     const char *who = alone ? "the replica whose numbers they are" : "all ranks";
     sk_loop_note(l, SK_REC_WARN,
                  sk_print(&l->arena, "step %lld: loss %g, norm of the gradient %g: skipped by %s%s",
-                          (long long)step + 1, out->loss, out->grad_norm, who,
+                          (long long)step + 1, sk_printable(out->loss),
+                          sk_printable(out->grad_norm), who,
                           l->scale.value < before
                               ? sk_print(&l->arena, ", the loss scale is now %g", l->scale.value)
                               : ""));

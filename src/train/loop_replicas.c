@@ -29,6 +29,10 @@ enum {
 };
 
 bool sk_loop_apart(const sk_loop *l) { return l->own->apart; }
+bool sk_loop_alone(const sk_loop *l, int64_t step)
+{
+    return sk_loop_apart(l) && step >= l->own->replicas_from;
+}
 
 sk_status sk_loop_keep_step(sk_loop *l, const sk_loop_told *x)
 {
@@ -54,8 +58,7 @@ static int first_ranks(const sk_loop *l, const sk_replica_note *all, int n, sk_r
     return replicas;
 }
 
-/* Steps [from, from + n) of those that are untold.  Before replicas are apart each had the sums of
- * all. */
+/* Steps [from, from + n) of those that are untold. */
 static sk_status tell_some(sk_loop *l, int from, int n)
 {
     sk_mark m = sk_arena_mark(&l->arena);
@@ -72,7 +75,7 @@ static sk_status tell_some(sk_loop *l, int from, int n)
     }
     for (int i = 0; i < n && !l->rank && !st; i++) {
         sk_loop_told *x = &l->untold[from + i];
-        if (x->in.step >= l->own->replicas_from) sk_replica_notes_join(v + i, replicas, n, &x->out);
+        sk_replica_notes_join(v + i, replicas, n, &x->out);
         st = sk_loop_check_numbers(l, x->in.step, &x->out);
         if (!st) st = sk_loop_account(l, x);
     }

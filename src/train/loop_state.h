@@ -152,6 +152,8 @@ sk_status sk_loop_catch_up(sk_loop *l, double start);
 
 /* loop_replicas.c */
 bool sk_loop_apart(const sk_loop *l);
+/* Is it a step that each replica makes alone?  Steps before these have the sums of all. */
+bool sk_loop_alone(const sk_loop *l, int64_t step);
 sk_status sk_loop_keep_step(sk_loop *l, const sk_loop_told *x); /* until it is told */
 sk_status sk_loop_tell(sk_loop *l);                             /* all that is untold */
 /* The decision behind the step, if ranks meet there; else that nothing changes. */

@@ -196,8 +196,7 @@ sk_status sk_loop_account(sk_loop *l, const sk_loop_told *x)
  * made as many. */
 static void count_updates(sk_loop *l, const sk_step_out *out)
 {
-    bool alone = sk_loop_apart(l) && l->done >= l->own->replicas_from;
-    if (out->finite || alone) l->updates += l->own->n_updates;
+    if (out->finite || sk_loop_alone(l, l->done)) l->updates += l->own->n_updates;
 }
 
 sk_step_in sk_loop_step_in(sk_loop *l)
@@ -217,7 +216,8 @@ sk_step_in sk_loop_step_in(sk_loop *l)
 sk_status sk_loop_end_step(sk_loop *l, const sk_loop_told *x)
 {
     int rollbacks = l->rollbacks;
-    if (sk_loop_apart(l)) SK_TRY(sk_loop_own_numbers(l, &x->out));
+    bool alone = sk_loop_alone(l, l->done);
+    if (alone) SK_TRY(sk_loop_own_numbers(l, &x->out));
     else SK_TRY(sk_loop_check_numbers(l, l->done, &x->out));
     if (l->rollbacks != rollbacks) return SK_OK;
     if (l->done == l->t->step && !sk_loop_is_stale(l)) {
@@ -229,7 +229,7 @@ sk_status sk_loop_end_step(sk_loop *l, const sk_loop_told *x)
     l->progress += l->gain;
     /* The last row has the tokens of all: with sync=ssp others may still be at work. */
     if (l->done == l->lr_schedule.steps) SK_TRY(sk_loop_settle(l));
-    return sk_loop_apart(l) ? sk_loop_keep_step(l, x) : sk_loop_account(l, x);
+    return alone ? sk_loop_keep_step(l, x) : sk_loop_account(l, x);
 }
 
 /* Where time decides who makes a step, rank 0 may only wish for a checkpoint: loop_timed.c. */

@@ -122,6 +122,16 @@ said_of 'empty: dp=RANKS|tp=N|copy=N|doc/layout.md' help layout
 said_of 'skein help layout' train --help
 case_of 64 "fsdp|zero=3" help fsdp
 case_of 64 "tensor-parallel|tp=N" help tensor-parallel
+case_of 64 "easgd|sync=elastic:10" help easgd
+for word in asgd async Hogwild; do case_of 64 "$word|sync=ssp:inf" help "$word"; done
+case_of 64 "sync=ssp:3" help parameter-server
+case_of 64 "sync=backup:1" help straggler
+case_of 64 "sync=local:8" help localsgd
+case_of 64 "grads=topk:0.01 feedback" help DGC
+case_of 64 "grads=q4" help qsgd
+case_of 64 "grads=sign feedback" help signsgd
+case_of 64 "sync=SYNC" help synchronise
+case_of 64 "'replay' is an option: skein help train" help replay
 # ---- all about one part, of any kind: its keys with help, range and default
 said_of 'optim adamw: Adam|optim.betas|decay rates of the two moments; two numbers from 0 to below 1 (0.9, 0.95)|(0.1)' list optim adamw
 said_of 'optim adamw: Adam|optim.eps  |added to the denominator; a number from 0 to 1 (1e-08)' help adamw
@@ -129,6 +139,8 @@ said_of 'lr polynomial: |optim.schedule_power' help polynomial
 said_of 'word overlap: |a whole number from 1 to 4096|layout="tp=2 overlap=4"' list word overlap
 said_of 'coll ring: |2(n-1) a' help ring
 said_of 'sync=diloco:H:lr=0.7:momentum=0.9|(50)|rate of the outer step; a number from 0 to 10 (0.7)|codec  |not with' help diloco:50
+said_of 'sync diloco: |(none)' help DiLoCo
+said_of 'powersgd:RANK|a whole number from 1 to 1024|grads=powersgd:4 feedback' help powersgd
 said_of 'sync=stream:H:lr=0.7:momentum=0.9:fragments=4:mix=0.5|by layers; a whole number from 1 to 1024 (4)' help stream
 said_of 'sync=postlocal:H@STEP|(must be said)|sync=postlocal:8@100' help postlocal
 said_of 'sync=ssp:S|inf: any number (3)|GPUs' help ssp

@@ -64,8 +64,17 @@ for n in ${SKEIN_LONG:+3} 4; do
     done
 done
 coll 2 --sizes 64 --algorithm ring,direct -n 4
+coll 3 --sizes 64 --op all-reduce --algorithm butterfly:2x2,sparse:2x2,butterfly -n 4
+for name in butterfly:2x2 sparse:2x2 butterfly; do
+    grep -q "^allreduce,64,4,$name," out.csv || fail "$name: $(cat out.csv)"
+done
+coll 1 --sizes 64 --op reduce-scatter -n 2
+"$skein" coll ring --op all-reduce -n 3 >out || fail "skein coll --op all-reduce"
+grep -q '^allreduce on 3 ranks: proved' out || fail "skein coll --op all-reduce: $(cat out)"
 
 report "did you mean ring?|direct|shm" --algorithm rng
+report "ring takes no degrees|butterfly" --algorithm ring:2x2 -n 4
+report "cannot do allreduce on 4 ranks|those that can:" --algorithm butterfly:3x3 -n 4
 report "cannot do broadcast|those that can:|shm" --algorithm ring --op broadcast
 report "--op allreduc|did you mean allreduce?|alltoallv" --op allreduc
 report '--sizes has "6"' --sizes 4,6

@@ -31,6 +31,32 @@ idle "dp=2 schedule=1f1b" "schedule 1f1b has nothing to do: there is one stage" 
 idle "zero=3" "zero=3 has nothing to do: it shards over one rank" train.batch=4
 idle "tp=1 sp overlap=2 partition" "sp has nothing to do: .*overlap has nothing to do: .*partition has nothing to do" train.batch=4
 idle "dp=1 grads=int8" "grads has nothing to do: one rank sums them" train.batch=4
+# Codecs that send all, fragments beyond the model, and buckets of what no collective sums.
+idle "dp=2 grads=topk:1 feedback" "grads=topk:1 chooses elements, and sends all of them" train.batch=4
+idle "dp=2 grads=threshold:0.5 feedback" "grads=threshold:0.5 chooses elements, and sends all" train.batch=4
+idle "dp=2 sync=diloco:4:codec=topk:1:feedback" "codec=topk:1 chooses elements" train.batch=4
+idle "dp=2 sync=stream:200:fragments=100" "96 of 100 fragments of sync=stream are empty: the model has 4 layers" train.batch=4
+for way in ssp:1 backup:1; do
+    idle "dp=2 sync=$way" "comm.bucket has no effect: with sync=${way%:*} ranks read" train.batch=4 comm.bucket=1MiB
+done
+# Pins that no call asks; plan and explain have the calls.
+pins() { # words that must be said, keys
+    local words=$1
+    shift
+    for how in plan explain; do
+        "$skein" $how model=tiny train.batch=4 "$@" >said 2>&1 || fail "$how $*: $(cat said)"
+        [ "$(grep -cE "warning.*$words" said)" = 1 ] || fail "$how $* does not say $words once: $(grep warning said)"
+    done
+    cases=$((cases + 1))
+}
+pins "the entry for alltoall has no effect: there is no such call" layout=dp=2 comm.algorithm="all-to-all: direct"
+pins "the entry for allreduce over tp has no effect" layout="dp=2 tp=1" comm.algorithm="all-reduce/tp: ring, all-reduce/dp: ring"
+pins "no effect: one rank calls no collective" layout=dp=1 comm.algorithm=ring
+for way in ssp:1 backup:1; do pins "is for validation alone: with sync=${way%:*}" layout="dp=2 sync=$way" comm.algorithm=ring; done
+for keys in comm.algorithm=ring comm.algorithm="all-reduce: ring" comm.algorithm="all-reduce/dp: ring" comm.bucket=1MiB; do
+    "$skein" plan model=tiny layout=dp=2 train.batch=4 "$keys" >said 2>&1
+    if grep warning said; then fail "$keys has an effect"; fi
+done
 # Steps that the run has not, of optimizers whose ranks send momentum.
 for optim in onebit-adam onebit-lamb; do
     idle dp=2 "optim.freeze_step is 100000 and train.steps 20: every step sends gradients" train.batch=4 train.steps=20 optim.name=$optim

@@ -74,6 +74,17 @@ sent() { "$skein" plan model=gpt2 train.batch=8 train.seq=1024 val.every=0 layou
     awk '/ op / { last = NR } /start .*all-reduce over tp: grads/ { n++; if (!first) first = NR } END { exit !(n == 1 && first > last) }' ||
     { echo "plan: gradients of norms are summed over tp within the backward pass"; exit 1; }
 
+# Where the first steps send gradients, and those after them something else, both are said.
+first() { "$skein" plan model=tiny train.batch=8 train.seq=16 val.every=0 train.steps=50 "$@" | grep ^sends || true; }
+plain=$("$skein" plan model=tiny train.batch=8 train.seq=16 val.every=0 layout=dp=2 | awk '/^ +0 / { printf "%.1f KiB\n", $14 / 1024 }')
+[ "$(first layout="dp=2 sync=postlocal:4@15")" = "sends     $plain a rank in step 1, 34.9 KiB on average from step 16 on (in the table)" ] ||
+    { echo "plan: postlocal: $(first layout="dp=2 sync=postlocal:4@15"), plain: $plain"; exit 1; }
+[[ "$(first layout=dp=2 optim.name=onebit-adam optim.freeze_step=15)" = *" from step 16 on "* ]] || { echo "plan: onebit-adam"; exit 1; }
+[[ "$(first layout=dp=2 optim.name=zeroone-adam)" = *" in the long run "* ]] || { echo "plan: zeroone-adam"; exit 1; }
+[ -z "$(first layout=dp=2)$(first layout="dp=2 sync=local:4")$(first layout=dp=1 optim.name=onebit-adam)" ] || { echo "plan: first steps are as all"; exit 1; }
+"$skein" explain model=tiny train.batch=8 layout=dp=2 optim.name=onebit-adam | grep -q 'all-to-all over dp: momentum from .* after step 100000' ||
+    { echo "plan: explain of onebit-adam does not say that momentum is sent"; exit 1; }
+
 # Ranks that differ only in what they own are planned once: compile time goes with the classes.
 classes=$("$skein" plan model=llama-7b layout="pp=8 dp=128 tp=8 zero=3" train.batch=1024 |
     sed -n 's/.* · \([0-9]*\) class[es]* of ranks$/\1/p')

@@ -44,4 +44,29 @@ alike 78 train.micro_batch=8
 alike 78 optim.min_lr=1
 alike 78 optim.name=schedulefree optim.schedule=cosine
 alike 78 optim.groups="nobody: adamw"
+
+# ---- ranks that do not wait for each other, on several hosts, and beside what waits
+told() { # words that the sentence must have, then a command
+    local rc=0 want=$1
+    shift
+    "$skein" "$@" >/dev/null 2>said || rc=$?
+    [ $rc = 78 ] || fail "$*: exit code $rc, not 78: $(cat said)"
+    grep -qF -- "$want" said || fail "$*: '$want' is not said: $(cat said)"
+    checks=$((checks + 1))
+}
+for way in backup:1 ssp:3; do
+    for command in plan simulate; do
+        for machine in h100-8 a100-8; do
+            told "rank 8 is on another host than rank 0" $command model=gpt2 train.batch=128 layout="dp=16 sync=$way" --cluster $machine
+        done
+    done
+    told "with 'sync=$way' each rank goes by itself; take no train.relayout" plan "${job[@]}" layout="dp=2 sync=$way" train.relayout="1: dp=1"
+    told "optim.name is onebit-adam" plan "${job[@]}" layout="dp=2 sync=$way" optim.name=onebit-adam
+    told "the optimizer kfac has sums" plan "${job[@]}" layout="dp=2 sync=$way" optim.name=kfac
+    told "the optimizer sam takes 2 gradients" plan "${job[@]}" layout="dp=2 sync=$way" optim.name=sam
+done
+told "leave out 'sync=local:2'" plan "${job[@]}" layout="dp=2 sync=local:2" train.relayout="1: dp=1"
+told "leave out offload= and replica" plan "${job[@]}" layout="dp=2 replica" optim.name=onebit-adam
+told "freeze_step=6, and optim.freeze_step is 100000; say optim.freeze_step=6" plan "${job[@]}" layout=dp=2 \
+    optim.name=onebit-adam optim.groups="matrix:onebit-adam freeze_step=6,rest:onebit-adam freeze_step=6"
 echo "refuse: $checks checks"

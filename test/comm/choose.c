@@ -663,8 +663,9 @@ static double step_of(const sk_machine *m, int pin)
 {
     world *w = sk_new(&arena, world);
     sk_simulation simulated;
-    sk_compile_opts o = {
-        .host_of = sk_machine_hosts(&arena, m, 4), .costs = &m->costs, .pins = {.all = pin}};
+    sk_compile_opts o = {.host_of = sk_machine_hosts(&arena, m, &w->layout, 4),
+                         .costs = &m->costs,
+                         .pins = {.all = pin}};
     if (!must(compile(w, "dp=4", &o), "dp=4")) return 0;
     sk_simulate_in in = {.machine = m, .programs = (const sk_program *const *)w->p};
     if (!must(sk_simulate(&arena, &in, &simulated), "walk")) return 0;
@@ -685,7 +686,7 @@ static void folded(const sk_machine *m, const char *layout)
     int n = sk_mesh_ranks(&w->layout.mesh);
     sk_compile_opts o = {.optim = sk_optim_find("adamw"),
                          .threads = 1,
-                         .host_of = sk_machine_hosts(&arena, m, n),
+                         .host_of = sk_machine_hosts(&arena, m, &w->layout, n),
                          .costs = &m->costs};
     if (!must(sk_simulate_compile(&arena, &w->graph, &w->layout, &o, &programs, &shape_of), layout))
         return;

@@ -531,6 +531,20 @@ static void gossip_averages(void)
     }
 }
 
+/* --- printing --- */
+
+/* Numbers as short as they read back, and the sentence in either spelling. */
+static void printed(void)
+{
+    sk_arena a = {0};
+    sk_layout l;
+    check(!sk_layout_read("dp=2; synchronise dp by diloco:50:lr=0.3", 2, &l));
+    check(strstr(sk_layout_print(&a, &l), "synchronize dp by diloco:50:lr=0.3\n"));
+    check(!sk_layout_read("dp=2 sync=diloco:50:lr=0.30000000000000004", 2, &l));
+    check(strstr(sk_layout_short(&a, &l), "diloco:50:lr=0.30000000000000004"));
+    sk_arena_end(&a);
+}
+
 /* --- refusals --- */
 
 #define THREE "mesh pp=1 dp=2 hosts=2; stages over pp; split b over hosts; split b over dp; "
@@ -547,8 +561,16 @@ static void mistakes(void)
 {
     refuses("dp=2 sync=lokal:4", "did you mean 'local'");
     refuses("dp=2 sync=local", "needs a number of steps");
-    refuses("dp=2 sync=local:0", "whole number");
-    refuses("dp=2 sync=local:4x", "whole number");
+    refuses("dp=2 sync=local:0", "sync=local needs a whole number of steps");
+    refuses("dp=2 sync=local:4x", "from 1 to 1000000, found \"4x\"");
+    refuses("dp=2 sync=ssp:infinite", "sync=ssp needs inf, or a whole number");
+    refuses("dp=2 sync=backup:x", "sync=backup needs a whole number of ranks from 0");
+    refuses("dp=2 sync=localsgd:8", "did you mean 'local:8'");
+    refuses("dp=2 sync=EASGD", "did you mean 'elastic:10'");
+    refuses("dp=2 sync=diloco:4:nesterov=1", "codec=CODEC and feedback");
+    refuses("dp=2 sync=diloco:4:codec=f32", "say none");
+    refuses("dp=2 grads=float32", "say none");
+    refuses("dp=2 sync=diloco:4:codec=dgc", "did you mean 'topk:0.01'");
     refuses("dp=2 zero=1 sync=local:4", "take two axes");
     refuses("ep=2; synchronize ep by local:4", "alone is needed");
     refuses("dp=2; synchronize qp by local:4", "qp");
@@ -560,8 +582,8 @@ static void mistakes(void)
     refuses("dp=2 sync=local:4:4", "no number '4'");
     refuses("dp=2 sync=stream:3", "fragments");
     refuses("dp=2 sync=postlocal:4", "sync=postlocal:8@2000");
-    refuses("dp=2 sync=postlocal:4@decayed", "whole number");
-    refuses("dp=2 sync=local:4@10", "whole number");
+    refuses("dp=2 sync=postlocal:4@decayed", "sync=postlocal needs after '@' decay");
+    refuses("dp=2 sync=local:4@10", "leave out @10, or take sync=postlocal:4@10");
     refuses("dp=2 sync=local:4:codec=q4", "sends changes");
     refuses("dp=2 sync=diloco:4:codec=topk:0.1", "add feedback");
     refuses("dp=2 sync=diloco:4:feedback", "there is none");
@@ -614,6 +636,7 @@ int main(void)
     partners();
     gossip_averages();
     without_momentum_it_averages();
+    printed();
     mistakes();
     printf("replicas: %d checks, %d bad\n", checks, bad);
     return bad > 0;

@@ -85,7 +85,7 @@ kill -STOP "$(pgrep -P $pid | sort -n | sed -n 2p)" || { cat hang.out; fail "the
 rc=0
 wait $pid || rc=$?
 [ $rc = 69 ] || { cat hang.out; fail "a rank that hangs ended with $rc"; }
-grep -Eq 'rank [02] waited .* behind step [0-9]+, at the meeting of replicas, for .*rank 1 \(pid [0-9]+\) is stopped' hang.out ||
+grep -Eq 'rank [02] waited .* after step [0-9]+, at the meeting of replicas, for .*rank 1 \(pid [0-9]+\) is stopped' hang.out ||
     { cat hang.out; fail "the meeting of replicas is not named"; }
 
 echo "replicas apart: $runs models with the same bytes, $checks refusals"

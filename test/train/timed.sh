@@ -168,7 +168,7 @@ refused 78 "it has one number" "${job[@]}" layout="dp=2 sync=ssp:1:2" run=no
 refused 78 "sums of the backward pass" "${job[@]}" layout="dp=2 sync=backup:1" optim.name=kfac run=no
 for optim in onebit-adam onebit-lamb zeroone-adam; do
     for way in backup:1 ssp:1; do
-        refused 78 "'loss and norm of all' is a collective in every step" "${job[@]}" layout="dp=2 sync=$way" optim.name=$optim run=no
+        refused 78 "optim.name is $optim, whose ranks send momentum" "${job[@]}" layout="dp=2 sync=$way" optim.name=$optim run=no
     done
 done
 refused 78 "gradients a step" "${job[@]}" layout="dp=2 sync=backup:1" optim.name=sam run=no
