@@ -575,6 +575,8 @@ static inline bool sk_node_is_clone(const sk_program *p, const sk_node *n)
 }
 /* The buffer that this one is a part of, if it is one; and where it begins there, in bytes. */
 int sk_buffer_root(const sk_program *p, int buf);
+/* The engine's own, and no part of a tensor's: it is accessible from all memories. */
+bool sk_buffer_own(const sk_program *p, int buf);
 int64_t sk_buffer_begin(const sk_program *p, int buf);
 /* The launch that an instruction is part of; NULL: it has its own. */
 static inline const sk_launch_plan *sk_launch_of(const sk_program *p, int pc)
