@@ -58,8 +58,9 @@ void sk_price_program(const sk_program *p, sk_price_rank *out)
     memcpy(out->bytes, p->kind_bytes, sizeof out->bytes);
     for (int i = 0; i < p->n_train; i++) {
         const sk_inst *in = &p->insts.v[i];
-        int64_t wire = sk_inst_average(in, in->wire) * p->phases;
-        out->flops += in->flops * sk_inst_share(in) * p->phases;
+        int phases = sk_inst_once(in) ? 1 : p->phases;
+        int64_t wire = sk_inst_average(in, in->wire) * phases;
+        out->flops += in->flops * sk_inst_share(in) * phases;
         out->wire += wire;
         int group = in->call >= 0 ? p->calls.v[in->call].group : -1;
         if (group < 0 && sk_layout_timed(&p->layout))

@@ -63,7 +63,8 @@ static double launch_cost(const sk_machine *m, const sk_program *p, const sk_lau
     return sk_machine_kernel(m, sum, sk_launch_bytes(p, l), stream);
 }
 
-/* A launch without products and attention, by what such were measured to take; below 0: none was. */
+/* A launch without products and attention, by what such were measured to take; below 0: none was.
+ */
 static double measured(const sk_machine *m, const sk_program *p, int pc)
 {
     sk_launch_kind of;
@@ -312,6 +313,10 @@ static bool step(sk_sim *k, sk_sim_rank *w)
     const sk_inst *in = &w->p->insts.v[w->pc];
     double before = w->now;
     bool went = true;
+    if (k->early && sk_inst_once(in)) {
+        w->pc++;
+        return true;
+    }
     switch (in->act) {
     case SK_DO_START:
         announce(k, w, in);

@@ -79,6 +79,7 @@ typedef struct sk_sim {
     sk_variants variants;
     double **prices; /* by shape and variant */
     sk_network network;
+    bool early; /* a phase before the last of the step: without what runs once in a step */
     sk_simulation *out;
 } sk_sim;
 

@@ -214,23 +214,33 @@ static void add_up(sk_sim *k)
     for (int a = 0; a < k->l->mesh.n; a++) o->wire += o->wire_axis[a];
 }
 
-/* A step of several phases does all of it as often; traces are of one. */
-static void repeat(sk_simulation *o, int phases)
+/* Adds what as many phases like x take; traces stay those of `o`, the last one. */
+static void add_phases(sk_simulation *o, const sk_simulation *x, int n)
 {
-    double *const sums[] = {&o->seconds, &o->busy,      &o->exposed, &o->bubble,
-                            &o->copied,  &o->uncovered, &o->flops};
-    int64_t *const bytes[] = {&o->wire, &o->wire_world, &o->wire_near, &o->wire_sends};
-    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) *sums[i] *= phases;
-    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) *bytes[i] *= phases;
-    for (int i = 0; i < SK_MAX_AXES; i++) o->wire_axis[i] *= phases;
-    for (int i = 0; i < SK_N_EXPOSED; i++) o->exposed_by[i] *= phases;
+    o->seconds += n * x->seconds;
+    o->busy += n * x->busy;
+    o->exposed += n * x->exposed;
+    o->bubble += n * x->bubble;
+    o->copied += n * x->copied;
+    o->uncovered += n * x->uncovered;
+    o->flops += n * x->flops;
+    o->wire += n * x->wire;
+    o->wire_world += n * x->wire_world;
+    o->wire_near += n * x->wire_near;
+    o->wire_sends += n * x->wire_sends;
+    for (int i = 0; i < SK_MAX_AXES; i++) o->wire_axis[i] += n * x->wire_axis[i];
+    for (int i = 0; i < SK_N_EXPOSED; i++) o->exposed_by[i] += n * x->exposed_by[i];
     for (int i = 0; i < o->n; i++) {
         sk_simulated_rank *r = &o->v[i];
-        double *const of_rank[] = {&r->busy,   &r->exposed,   &r->bubble,
-                                   &r->copied, &r->uncovered, &r->flops};
-        for (size_t k = 0; k < sizeof of_rank / sizeof *of_rank; k++) *of_rank[k] *= phases;
-        for (int e = 0; e < SK_N_EXPOSED; e++) r->exposed_by[e] *= phases;
-        r->wire *= phases;
+        const sk_simulated_rank *q = &x->v[i];
+        r->busy += n * q->busy;
+        r->exposed += n * q->exposed;
+        r->bubble += n * q->bubble;
+        r->copied += n * q->copied;
+        r->uncovered += n * q->uncovered;
+        r->flops += n * q->flops;
+        for (int e = 0; e < SK_N_EXPOSED; e++) r->exposed_by[e] += n * q->exposed_by[e];
+        r->wire += n * q->wire;
     }
 }
 
@@ -241,18 +251,34 @@ const char *sk_exposed_name(const sk_mesh *m, int i)
     return i < m->n && m->size[i] > 1 ? m->name[i] : NULL;
 }
 
-sk_status sk_simulate(sk_arena *a, const sk_simulate_in *in, sk_simulation *out)
+static sk_status simulate_phase(sk_arena *a, const sk_simulate_in *in, bool early,
+                                sk_simulation *out)
 {
     const sk_program *p = in->programs[0];
     *out = (sk_simulation){0};
-    sk_sim k = {
-        .arena = a, .in = in, .m = in->machine, .l = &p->layout, .n_ranks = p->n_ranks, .out = out};
+    sk_sim k = {.arena = a,
+                .in = in,
+                .m = in->machine,
+                .l = &p->layout,
+                .n_ranks = p->n_ranks,
+                .early = early,
+                .out = out};
     SK_TRY(place_ranks(&k));
     open_ranks(&k);
     SK_TRY(check_replica(&k));
     SK_TRY(sk_sim_execute(&k));
     add_up(&k);
-    if (p->phases > 1) repeat(out, p->phases);
+    return SK_OK;
+}
+
+sk_status sk_simulate(sk_arena *a, const sk_simulate_in *in, sk_simulation *out)
+{
+    int phases = in->programs[0]->phases;
+    sk_simulation early;
+    SK_TRY(simulate_phase(a, in, false, out));
+    if (phases < 2) return SK_OK;
+    SK_TRY(simulate_phase(a, in, true, &early));
+    add_phases(out, &early, phases - 1);
     return SK_OK;
 }
 

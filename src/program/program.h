@@ -523,6 +523,9 @@ static inline bool sk_inst_due(const sk_inst *in, int64_t step, int64_t updates)
            (!in->sync.until || step < in->sync.until) &&
            (!in->sync.by || in->sync.kinds >> sk_step_kind(in->sync.by, step) & 1);
 }
+/* In a step of several phases (step_phases.c), does only the last run it?  Replicas synchronise
+ * once a step. */
+static inline bool sk_inst_once(const sk_inst *in) { return in->sync.steps > 0; }
 static inline int64_t sk_inst_average(const sk_inst *in, int64_t bytes)
 {
     return in->sync.by      ? (int64_t)((double)bytes * sk_inst_share(in) + 0.5)
