@@ -184,10 +184,11 @@ static int known_wrong(void)
  * plans of a class hold for all of them nevertheless. */
 static int pinned(void)
 {
-    static const char *const names[] = {
-        "binary_blocks", "binomial",     "butterfly", "direct",         "double_tree",
-        "hierarchical",  "rabenseifner", "sparse",    "sparse_doubling"};
-    static const char *const plans[] = {"dp=3", "dp=5", "dp=6 micro=2", "dp=3 tp=2", "pp=2 dp=3 micro=2"};
+    static const char *const names[] = {"binary_blocks", "binomial",    "butterfly",
+                                        "direct",        "double_tree", "hierarchical",
+                                        "rabenseifner",  "sparse",      "sparse_doubling"};
+    static const char *const plans[] = {"dp=3", "dp=5", "dp=6 micro=2", "dp=3 tp=2",
+                                        "pp=2 dp=3 micro=2"};
     static const char *const axes[] = {"dp"};
     int wrong = 0, n = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
