@@ -479,6 +479,25 @@ static void codecs(void)
               names[i]);
 }
 
+/* The mean of narrow weights for validation: in the heaps it is rounded once, by a list of steps
+ * the sum is, and then the mean, which of a power of two replicas is the same number.  Training and
+ * masters have the same bits. */
+static void narrow_means(const char *layout, bool exact)
+{
+    static const char *const axes[] = {"dp"}, *const lists[] = {"direct", "butterfly"};
+    sk_trial heaps = trial("gpt2", layout);
+    heaps.dtype = SK_BF16;
+    heaps.batch = 12;
+    fine(&heaps);
+    for (int i = 0; i < 2; i++) {
+        sk_trial t = heaps;
+        check(!sk_pins_read("comm.algorithm", lists[i], axes, 1, &t.pins));
+        fine(&t);
+        check(t.digest == heaps.digest && !memcmp(t.loss, heaps.loss, sizeof t.loss));
+        check(exact ? t.valid == heaps.valid : fabs(t.valid / heaps.valid - 1) < 1e-4);
+    }
+}
+
 /* --- outer steps --- */
 
 /* One number, against the textbook in double: v = mu v + g, x -= lr (g + mu v). */
@@ -646,6 +665,8 @@ int main(void)
     who_runs_apart();
     skips();
     codecs();
+    narrow_means("dp=4 sync=local:2", true);
+    narrow_means("dp=3 sync=local:2", false);
     fragments_take_turns();
     two_axes();
     two_axes_at_once();
