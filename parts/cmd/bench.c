@@ -191,6 +191,36 @@ static void add_row(bench *b, const char *layout, const sk_setup *s, const sk_st
     sk_table_add(b->table, cells);
 }
 
+/* Steps that send gradients, momentum in their place, or nothing: those that were timed, and their
+ * shares in the long run. */
+static bool timed_kinds(const sk_program *p, int steps, int n[SK_STEP_KINDS], double share[])
+{
+    if (!p->layout.own_grads) return false;
+    for (int k = 0; k < SK_STEP_KINDS; k++)
+        share[k] = p->kinds ? p->kinds->share[k] : k == SK_STEP_SENT;
+    for (int s = SK_TIMED_WARM; s < steps; s++)
+        n[p->kinds               ? sk_step_kind(p->kinds, s)
+          : s < p->replicas_from ? SK_STEP_DENSE
+                                 : SK_STEP_SENT]++;
+    return true;
+}
+
+/* An optimizer that sends something in place of gradients, timed in other proportions. */
+static void say_kinds(const char *layout, const sk_program *p, const sk_step_timing *t)
+{
+    int n[SK_STEP_KINDS] = {0}, timed = t->n - SK_TIMED_WARM;
+    double share[SK_STEP_KINDS], off = 0;
+    if (!timed_kinds(p, t->n, n, share)) return;
+    for (int k = 0; k < SK_STEP_KINDS; k++) off = fmax(off, fabs(n[k] - share[k] * timed));
+    if (off < 1) return;
+    fprintf(stderr,
+            "skein: %s: of steps %d to %d, which were timed, gradients are sent in %d, momentum in "
+            "%d, and %d are local; in the long run these are %.3g, %.3g and %.3g %% of all: ms and "
+            "sent_bytes are of the timed ones together\n",
+            layout, SK_TIMED_WARM + 1, t->n, n[SK_STEP_DENSE], n[SK_STEP_SENT], n[SK_STEP_LOCAL],
+            100 * share[SK_STEP_DENSE], 100 * share[SK_STEP_SENT], 100 * share[SK_STEP_LOCAL]);
+}
+
 /* Steps that are not among those that were timed. */
 static void say_steps(sk_arena *a, const char *layout, const sk_setup *s, const sk_step_timing *t)
 {
@@ -208,6 +238,7 @@ static void say_steps(sk_arena *a, const char *layout, const sk_setup *s, const 
                 "timed\n",
                 layout, (long long)from + 1, SK_TIMED_WARM + 1, t->n);
     if (sent) fprintf(stderr, "skein: %s: %s\n", layout, sent);
+    else say_kinds(layout, s->programs[0], t);
 }
 
 static sk_status one_layout(bench *b, sk_arena *tmp, const char *layout, bool reference)

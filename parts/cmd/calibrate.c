@@ -400,6 +400,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     if (!path)
         return sk_fail(SK_EUSAGE, "calibrate: neither XDG_CONFIG_HOME nor HOME is set; say where "
                                   "to write: skein calibrate --out FILE");
+    SK_TRY(sk_machine_can_write(a, path));
     c->end = start + c->seconds;
     SK_TRY(measure(c));
     SK_TRY(sk_machine_write(a, path, &c->machine));

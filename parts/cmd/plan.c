@@ -258,7 +258,7 @@ static void say_first_steps(sk_arena *a, const sk_setup *s)
         if (sent_first(q) > sent_first(p)) p = q;
     }
     sk_price_rank price;
-    sk_price_program(p, &price);
+    sk_price_program(p, NULL, &price);
     if (p->replicas_from <= 0 || sent_first(p) == price.wire) return;
     printf("sends     %s a rank in step 1, %s on average %s (in the table)\n",
            sk_bytes(a, sent_first(p)), sk_bytes(a, price.wire),

@@ -62,10 +62,11 @@ static sk_status read_knob(const sk_sync *by, const char *text, size_t n, double
     double x = strtod(said + (at - text) + 1, &end);
     bool right = end != said + (at - text) + 1 && !*end && x >= of->least && x <= of->most &&
                  (!of->whole || x == (double)(int64_t)x);
+    const char *below = of->most == SK_BELOW_ONE ? "below " : "";
     if (!right)
-        return sk_fail(SK_ECONF, "layout: sync=%s: '%s'; %s is a %snumber from %g to %g (%s)",
-                       by->name, said, of->name, of->whole ? "whole " : "", of->least, of->most,
-                       of->doc);
+        return sk_fail(SK_ECONF, "layout: sync=%s: '%s'; %s is a %snumber from %g to %s%g (%s)",
+                       by->name, said, of->name, of->whole ? "whole " : "", of->least, below,
+                       of->most, of->doc);
     if (of->most == SK_BELOW_ONE && (float)x >= 1)
         return sk_fail(SK_ECONF,
                        "layout: sync=%s: '%s' is 1 in f32, in which replicas compute; at most "

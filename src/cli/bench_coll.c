@@ -467,6 +467,7 @@ static sk_status show_fit(sk_arena *a, asked *q, const char *format)
     int n = q->points.n;
     sk_coll_timing *times = sk_many(a, sk_coll_timing, FIT_TURNS * n);
     SK_TRY(can_fit(q));
+    if (!q->boot.rank) SK_TRY(sk_machine_can_write(a, q->fit));
     repeat(a, q, FIT_TURNS);
     SK_TRY(time_points(a, q, times));
     take_medians(times, n);
@@ -506,6 +507,7 @@ static sk_status calibrate(sk_arena *a, const char *path, double seconds, const 
     if (!path)
         return sk_fail(SK_EUSAGE, "bench: neither XDG_CONFIG_HOME nor HOME is set; say where to "
                                   "write: skein bench coll --calibrate FILE");
+    SK_TRY(sk_machine_can_write(a, path));
     SK_TRY(sk_calibrate(a, seconds, &costs));
     SK_TRY(sk_machine_default(a, NULL, &m, &warning));
     if (!strcmp(m.costs.host, costs.host))

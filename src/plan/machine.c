@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* --- reading --- */
 
@@ -454,13 +455,33 @@ static void write_key(sk_out *o, const sk_machine *m, const key *k)
     }
 }
 
+static sk_status make_folder(sk_arena *a, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash || slash == path) return SK_OK;
+    return sk_dir_make(sk_print(a, "%.*s", (int)(slash - path), path));
+}
+
+sk_status sk_machine_can_write(sk_arena *a, const char *path)
+{
+    const char *beside = sk_print(a, "%s.tmp-%ld", path, (long)getpid());
+    if (sk_is_dir(path))
+        return sk_fail(SK_EUSAGE,
+                       "command line: %s is a directory; a file to write the machine to is needed, "
+                       "as %s/machine.txt",
+                       path, path);
+    SK_TRY(make_folder(a, path));
+    SK_TRY(sk_file_write_new(beside, "", 0));
+    unlink(beside);
+    return SK_OK;
+}
+
 sk_status sk_machine_write(sk_arena *a, const char *path, const sk_machine *m)
 {
     sk_out o = {.arena = a};
-    const char *slash = strrchr(path, '/');
     sk_out_add(&o, "# a machine, as src/plan/machine.h describes; %s\n", m->doc ? m->doc : "");
     for (int i = 0; i < N_KEYS; i++) write_key(&o, m, &keys[i]);
-    if (slash && slash > path) SK_TRY(sk_dir_make(sk_print(a, "%.*s", (int)(slash - path), path)));
+    SK_TRY(make_folder(a, path));
     return sk_file_replace(path, o.s, o.n);
 }
 

@@ -218,6 +218,8 @@ sk_status sk_machine_read(sk_arena *a, const char *what, sk_machine *out);
 sk_status sk_machine_default(sk_arena *a, const char *what, sk_machine *out, const char **warning);
 /* Writes m as a file that sk_machine_read understands, folders too. */
 sk_status sk_machine_write(sk_arena *a, const char *path, const sk_machine *m);
+/* Will it be possible?  Asked before something is measured for it; makes the folders. */
+sk_status sk_machine_can_write(sk_arena *a, const char *path);
 /* The same for a job on a GPU: the GPU's file first. */
 sk_status sk_machine_default_on(sk_arena *a, const char *what, bool gpu, sk_machine *out,
                                 const char **warning);

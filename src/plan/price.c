@@ -84,19 +84,37 @@ static void add_wire(const sk_program *p, const int *class_of, const sk_inst *in
     else to->axis[sk_group_axis(p, group)] += wire;
 }
 
-void sk_price_program(const sk_program *p, const int *class_of, sk_price_rank *out)
+/* Of one phase; early: what a step does once is left out. */
+static double add_phase(const sk_program *p, const int *class_of, bool early, sums *to)
 {
-    sums sum = {0};
-    *out = (sk_price_rank){.total = sk_device_bytes(p), .insts = p->n_train};
-    memcpy(out->bytes, p->kind_bytes, sizeof out->bytes);
+    double flops = 0;
     for (int i = 0; i < p->n_train; i++) {
         const sk_inst *in = &p->insts.v[i];
-        out->flops += in->flops * sk_inst_share(in) * p->phases;
-        add_wire(p, class_of, in, &sum);
+        if (early && sk_inst_once(in)) continue;
+        flops += in->flops * sk_inst_share(in);
+        add_wire(p, class_of, in, to);
     }
-    out->wire = llround(sum.all) * p->phases;
-    out->wire_world = llround(sum.world) * p->phases;
-    out->wire_near = llround(sum.near) * p->phases;
-    out->wire_sends = llround(sum.sends) * p->phases;
-    for (int a = 0; a < SK_MAX_AXES; a++) out->wire_axis[a] = llround(sum.axis[a]) * p->phases;
+    return flops;
+}
+
+/* Whole bytes of a phase, so many times. */
+static void add_whole(const sums *s, int times, sk_price_rank *out)
+{
+    out->wire += times * llround(s->all);
+    out->wire_world += times * llround(s->world);
+    out->wire_near += times * llround(s->near);
+    out->wire_sends += times * llround(s->sends);
+    for (int a = 0; a < SK_MAX_AXES; a++) out->wire_axis[a] += times * llround(s->axis[a]);
+}
+
+void sk_price_program(const sk_program *p, const int *class_of, sk_price_rank *out)
+{
+    sums last = {0}, early = {0};
+    *out = (sk_price_rank){.total = sk_device_bytes(p), .insts = p->n_train};
+    memcpy(out->bytes, p->kind_bytes, sizeof out->bytes);
+    out->flops = add_phase(p, class_of, false, &last);
+    add_whole(&last, 1, out);
+    if (p->phases < 2) return;
+    out->flops += (p->phases - 1) * add_phase(p, class_of, true, &early);
+    add_whole(&early, p->phases - 1, out);
 }

@@ -311,6 +311,10 @@ static bool step(sk_sim *k, sk_sim_rank *w)
     const sk_inst *in = &w->p->insts.v[w->pc];
     double before = w->now;
     bool went = true;
+    if (k->early && sk_inst_once(in)) {
+        w->pc++;
+        return true;
+    }
     switch (in->act) {
     case SK_DO_START:
         announce(k, w, in);

@@ -82,6 +82,7 @@ typedef struct sk_sim {
     sk_arena *lasting;
     const double *factors; /* by simulated rank: of its work in this step; NULL: 1 */
     sk_network network;
+    bool early; /* a phase before the last of the step: without what runs once in a step */
     sk_simulation *out;
 } sk_sim;
 

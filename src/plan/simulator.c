@@ -227,23 +227,33 @@ static void add_up(sk_sim *k)
     add_wire(k, o);
 }
 
-/* A step of several phases does all of it as often; traces are of one. */
-static void repeat(sk_simulation *o, int phases)
+/* Adds what as many phases like x take; traces stay those of `o`, the last one. */
+static void add_phases(sk_simulation *o, const sk_simulation *x, int n)
 {
-    double *const sums[] = {&o->seconds, &o->busy,      &o->exposed, &o->bubble,
-                            &o->copied,  &o->uncovered, &o->flops};
-    int64_t *const bytes[] = {&o->wire, &o->wire_world, &o->wire_near, &o->wire_sends};
-    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) *sums[i] *= phases;
-    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) *bytes[i] *= phases;
-    for (int i = 0; i < SK_MAX_AXES; i++) o->wire_axis[i] *= phases;
-    for (int i = 0; i < SK_N_EXPOSED; i++) o->exposed_by[i] *= phases;
+    o->seconds += n * x->seconds;
+    o->busy += n * x->busy;
+    o->exposed += n * x->exposed;
+    o->bubble += n * x->bubble;
+    o->copied += n * x->copied;
+    o->uncovered += n * x->uncovered;
+    o->flops += n * x->flops;
+    o->wire += n * x->wire;
+    o->wire_world += n * x->wire_world;
+    o->wire_near += n * x->wire_near;
+    o->wire_sends += n * x->wire_sends;
+    for (int i = 0; i < SK_MAX_AXES; i++) o->wire_axis[i] += n * x->wire_axis[i];
+    for (int i = 0; i < SK_N_EXPOSED; i++) o->exposed_by[i] += n * x->exposed_by[i];
     for (int i = 0; i < o->n; i++) {
         sk_simulated_rank *r = &o->v[i];
-        double *const of_rank[] = {&r->busy,   &r->exposed,   &r->bubble,
-                                   &r->copied, &r->uncovered, &r->flops};
-        for (size_t k = 0; k < sizeof of_rank / sizeof *of_rank; k++) *of_rank[k] *= phases;
-        for (int e = 0; e < SK_N_EXPOSED; e++) r->exposed_by[e] *= phases;
-        r->wire *= phases;
+        const sk_simulated_rank *q = &x->v[i];
+        r->busy += n * q->busy;
+        r->exposed += n * q->exposed;
+        r->bubble += n * q->bubble;
+        r->copied += n * q->copied;
+        r->uncovered += n * q->uncovered;
+        r->flops += n * q->flops;
+        for (int e = 0; e < SK_N_EXPOSED; e++) r->exposed_by[e] += n * q->exposed_by[e];
+        r->wire += n * q->wire;
     }
 }
 
@@ -267,17 +277,29 @@ sk_status sk_sim_place(sk_arena *a, const sk_simulate_in *in, sk_simulation *out
     return place_ranks(k);
 }
 
-sk_status sk_sim_step(sk_sim *k)
+static sk_status simulate_phase(sk_sim *k, bool early)
 {
-    const sk_program *p = k->in->programs[0];
     *k->out = (sk_simulation){0};
+    k->early = early;
     k->n_groups = 0;
     open_ranks(k);
     SK_TRY(check_replica(k));
     SK_TRY(sk_sim_execute(k));
     add_up(k);
-    if (p->phases > 1) repeat(k->out, p->phases);
     return SK_OK;
+}
+
+sk_status sk_sim_step(sk_sim *k)
+{
+    int phases = k->in->programs[0]->phases;
+    sk_simulation *out = k->out, early;
+    SK_TRY(simulate_phase(k, false));
+    if (phases < 2) return SK_OK;
+    k->out = &early;
+    sk_status st = simulate_phase(k, true);
+    k->out = out;
+    if (!st) add_phases(out, &early, phases - 1);
+    return st;
 }
 
 sk_status sk_simulate(sk_arena *a, const sk_simulate_in *in, sk_simulation *out)

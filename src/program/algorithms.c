@@ -106,16 +106,62 @@ static void count_sent(sk_lowering *e, sk_call_plan *c, const sk_coll_ask *ask)
     c->sent = sent;
 }
 
+/* Calls that were executed as step lists so far, one of each shape. */
+typedef struct listed {
+    int *v, n, cap;
+} listed;
+
+static bool same_grid(const sk_grid *a, const sk_grid *b) { return !memcmp(a, b, sizeof *a); }
+
+static bool same_seg(const sk_call_seg *a, const sk_call_seg *b)
+{
+    return a->outer == b->outer && a->n == b->n && a->inner == b->inner && a->swap == b->swap &&
+           a->mid == b->mid && a->n2 == b->n2 && same_grid(&a->cut, &b->cut) &&
+           same_grid(&a->cut2, &b->cut2);
+}
+
+/* Is the workspace of one that of the other? */
+static bool same_lists(const sk_call_plan *a, const sk_call_plan *b)
+{
+    bool same = a->kind == b->kind && a->type == b->type && a->group == b->group &&
+                a->algorithm == b->algorithm && a->degrees == b->degrees && a->rows == b->rows &&
+                a->root == b->root && a->n_segs == b->n_segs;
+    for (int i = 0; same && i < a->n_segs; i++) same = same_seg(&a->segs[i], &b->segs[i]);
+    return same;
+}
+
+/* MOST_PLACES: building the lists of n members takes n * n steps: 40 ms where n is 1,024. */
+enum { MOST_PLACES = 1024 };
+
+/* What the member needs that needs most: where a member stands in the group decides how much, and
+ * ranks of a class, which have equal programs, stand everywhere (classes.c). */
+static int64_t most_workspace(sk_program *p, const sk_call_plan *c, const sk_coll_ask *ask)
+{
+    const sk_coll *how = sk_coll_parts[c->algorithm];
+    sk_coll_ask at = *ask;
+    sk_mark mark = sk_arena_mark(p->arena);
+    const sk_seg *segs = shapes_of(c, p->arena);
+    int64_t most = sk_coll_workspace(how, ask, c->type, segs, c->n_segs);
+    for (at.me = 0; ask->n <= MOST_PLACES && at.me < ask->n; at.me++) {
+        int64_t bytes = sk_coll_workspace(how, &at, c->type, segs, c->n_segs);
+        if (bytes > most) most = bytes;
+    }
+    sk_arena_back(p->arena, mark);
+    return most;
+}
+
 /* Workspace of calls that are executed as step lists; it lives from start to wait. */
-static void plan_workspace(sk_lowering *e, int call, const sk_coll_ask *ask)
+static void plan_workspace(sk_lowering *e, int call, const sk_coll_ask *ask, listed *seen)
 {
     sk_program *p = e->p;
     sk_call_plan *c = &p->calls.v[call];
-    const sk_coll *how = sk_coll_parts[c->algorithm];
-    sk_mark mark = sk_arena_mark(p->arena);
-    const sk_seg *segs = shapes_of(c, p->arena);
-    c->workspace_bytes = sk_coll_workspace(how, ask, c->type, segs, c->n_segs);
-    sk_arena_back(p->arena, mark);
+    int i = 0;
+    while (i < seen->n && !same_lists(&p->calls.v[seen->v[i]], c)) i++;
+    if (i < seen->n) c->workspace_bytes = p->calls.v[seen->v[i]].workspace_bytes;
+    else {
+        c->workspace_bytes = most_workspace(p, c, ask);
+        *sk_push(e->tmp, seen) = call;
+    }
     if (!c->workspace_bytes) return;
     sk_extent box = {.n = 1, .size = {c->workspace_bytes}, .full = {c->workspace_bytes}};
     c->workspace = sk_lower_buffer(e, "workspace of a call", NULL, SK_WIRE, SK_U8, box);
@@ -192,7 +238,7 @@ static sk_status of_a_kind(sk_lowering *e, const sk_call_plan *c, int pin, sk_st
                    sk_coll_names[kind], a->name);
 }
 
-static sk_status choose(sk_lowering *e, int call)
+static sk_status choose(sk_lowering *e, int call, listed *seen)
 {
     sk_call_plan *c = &e->p->calls.v[call];
     const sk_group *g = &e->p->groups[c->group];
@@ -218,7 +264,7 @@ static sk_status choose(sk_lowering *e, int call)
     SK_TRY(keeps_order(e, c, &ask));
     SK_TRY(has_wire(e, c));
     if (c->algorithm >= 0) count_sent(e, c, &ask);
-    if (c->algorithm >= 0) plan_workspace(e, call, &ask);
+    if (c->algorithm >= 0) plan_workspace(e, call, &ask, seen);
     return SK_OK;
 }
 
@@ -247,10 +293,11 @@ static uint64_t choices(const sk_lowering *e)
 sk_status sk_choose_algorithms(sk_lowering *e)
 {
     sk_program *p = e->p;
+    listed seen = {0};
     p->any_order = (e->opts->links || e->opts->any_order) && !e->l->canonical;
     for (int pc = 0; pc < p->insts.n; pc++) {
         sk_inst *in = &p->insts.v[pc];
-        if (in->act == SK_DO_START) SK_TRY(choose(e, in->call));
+        if (in->act == SK_DO_START) SK_TRY(choose(e, in->call, &seen));
         if (in->act == SK_DO_WAIT) in->wire = wire_of(p, &p->calls.v[in->call]);
         if (sk_layout_timed(e->l)) in->wire += sk_timed_wire(p, in);
     }

@@ -11,6 +11,11 @@ int sk_buffer_root(const sk_program *p, int buf)
     return buf;
 }
 
+bool sk_buffer_own(const sk_program *p, int buf)
+{
+    return !p->bufs.v[buf].tensor && !p->bufs.v[sk_buffer_root(p, buf)].tensor;
+}
+
 int64_t sk_buffer_begin(const sk_program *p, int buf)
 {
     int64_t at = 0;

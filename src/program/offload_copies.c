@@ -145,9 +145,7 @@ static int section_end(const copies *x, int pc)
 static void add_use(copies *x, int *slot, int from, int to, bool reads, bool writes,
                     sk_placement at)
 {
-    if (*slot < 0) return;
-    const sk_buffer *b = &x->p->bufs.v[*slot];
-    if (!b->tensor) return; /* the engine's own buffers are accessible from all memories */
+    if (*slot < 0 || sk_buffer_own(x->p, *slot)) return;
     int r = unit(x->p, *slot), n = x->uses.n;
     *sk_push(x->tmp, &x->uses) = (use){slot, *slot, from, to, reads, writes, at, -1};
     if (x->head[r] < 0) x->head[r] = n;
@@ -288,6 +286,15 @@ static int clone(copies *x, int of, sk_placement at, int within, int64_t part_at
     return x->p->bufs.n - 1;
 }
 
+/* The same part of the same copy, seen in the same shape: a view of a whole table as one row is not
+ * the table. */
+static bool same_part(const sk_buffer *a, int64_t at, const sk_buffer *b)
+{
+    bool same = a->part_at == at && a->bytes == b->bytes && a->box.n == b->box.n;
+    for (int d = 0; same && d < b->box.n; d++) same = a->box.size[d] == b->box.size[d];
+    return same;
+}
+
 /* Makes the operands of the stay name the copy, or the same part of it. */
 static void rename_uses(copies *x, const stay *s, int what, int copy)
 {
@@ -297,8 +304,7 @@ static void rename_uses(copies *x, const stay *s, int what, int copy)
         int b = y->as == what ? copy : -1;
         int64_t at = b < 0 ? sk_buffer_begin(x->p, y->as) : 0;
         for (int i = first; b < 0 && i < x->p->bufs.n; i++)
-            if (x->p->bufs.v[i].part_at == at && x->p->bufs.v[i].bytes == x->p->bufs.v[y->as].bytes)
-                b = i;
+            if (same_part(&x->p->bufs.v[i], at, &x->p->bufs.v[y->as])) b = i;
         *y->slot = b >= 0 ? b : clone(x, y->as, s->at, copy, at);
         if (u == s->last) return;
     }

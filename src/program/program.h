@@ -526,6 +526,9 @@ static inline bool sk_inst_due(const sk_inst *in, int64_t step, int64_t updates)
            (!in->sync.until || step < in->sync.until) &&
            (!in->sync.by || in->sync.kinds >> sk_step_kind(in->sync.by, step) & 1);
 }
+/* In a step of several phases (step_phases.c), does only the last run it?  Replicas synchronise
+ * once a step. */
+static inline bool sk_inst_once(const sk_inst *in) { return in->sync.steps > 0; }
 static inline double sk_inst_average(const sk_inst *in, int64_t bytes)
 {
     return in->sync.by || in->sync.until ? (double)bytes * sk_inst_share(in)
@@ -577,6 +580,8 @@ static inline bool sk_node_is_clone(const sk_program *p, const sk_node *n)
 }
 /* The buffer that this one is a part of, if it is one; and where it begins there, in bytes. */
 int sk_buffer_root(const sk_program *p, int buf);
+/* The engine's own, and no part of a tensor's: it is accessible from all memories. */
+bool sk_buffer_own(const sk_program *p, int buf);
 int64_t sk_buffer_begin(const sk_program *p, int buf);
 /* The launch that an instruction is part of; NULL: it has its own. */
 static inline const sk_launch_plan *sk_launch_of(const sk_program *p, int pc)

@@ -12,10 +12,9 @@ static sk_status wrong(const sk_program *p, int pc, int buf, const char *what)
                    sk_placement_names[p->bufs.v[buf].placement]);
 }
 
-/* The engine's own buffers are accessible from all memories. */
 static bool lies(const sk_program *p, int buf, sk_placement placement)
 {
-    return buf < 0 || !p->bufs.v[buf].tensor || p->bufs.v[buf].placement == placement;
+    return buf < 0 || sk_buffer_own(p, buf) || p->bufs.v[buf].placement == placement;
 }
 
 typedef struct eye {

@@ -93,7 +93,7 @@ static inline bool sk_run_together(const sk_run *r, int64_t from)
 static inline bool sk_run_due(const sk_run *r, const sk_inst *in)
 {
     return r->opts.alone || (sk_inst_due(in, r->step, sk_run_updates(r)) &&
-                             !(in->sync.steps > 0 && sk_run_first_phase(r)));
+                             !(sk_inst_once(in) && sk_run_first_phase(r)));
 }
 
 #endif

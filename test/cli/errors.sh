@@ -42,6 +42,8 @@ case_of() {
 }
 
 # ---- the command line
+case_of 78 "momentum is a number from 0 to below 1" plan model=tiny "layout=dp=2 sync=diloco:2:momentum=1"
+case_of 78 "momentum is a number from 0 to below 1" plan model=tiny "layout=dp=2 sync=stream:2:momentum=1"
 case_of 64 "a command is needed"
 case_of 64 "trian|did you mean 'train'" trian
 case_of 64 "train.stps|train.steps" train train.stps=3

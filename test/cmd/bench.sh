@@ -82,6 +82,9 @@ report '--sizes has "64..4"' --sizes 64..4
 report '-n is "0"' -n 0
 report '--seconds is "-1"' --seconds -1
 report 'one word too many' machine.txt
+for words in --fit --calibrate; do # before anything is measured
+    report "$work is a directory|$work/machine.txt" --seconds 60 $words "$work"
+done
 
 # The choice beside the best of all that fit: on one host the heaps, and no best is slower than the choice.
 "$skein" bench coll --choice --op allreduce,allgather --sizes 64,64Ki -n 2 --seconds 0.02 -o csv >out.csv 2>err ||
@@ -163,6 +166,16 @@ grep -q 'local:255: steps are alike again after 255, and 2 were timed' err || fa
 grep -q '"\?(start allreduce)"\?,,0.25,' out.csv || fail "replicas, ops: $(cat out.csv)"
 "$skein" bench step "${tiny[@]}" optim.name=onebit-adam --layout dp=2 --steps 2 -o csv >out.csv 2>err || fail "onebit-adam: $(cat err)"
 grep -q 'freeze_step is 100000 and steps 4: every step sends gradients' err || fail "onebit-adam: $(cat err)"
+kinds() { # what is said of the kinds of steps that were timed, or "", then words of `skein bench step`
+    local said=$1
+    shift
+    "$skein" bench step "${tiny[@]}" --layout dp=2 --steps 8 -o csv "$@" >out.csv 2>err || fail "$*: $(cat err)"
+    if [ -n "$said" ]; then grep -qF "of steps 3 to 10, which were timed, $said" err || fail "$*: $(cat err)"
+    else ! grep -q 'which were timed' err || fail "$*: $(cat err)"; fi
+}
+kinds "gradients are sent in 3, momentum in 5, and 0 are local; in the long run these are 0, 100 and 0 % of all" optim.name=onebit-adam optim.freeze_step=5
+kinds "" optim.name=onebit-adam optim.freeze_step=2
+kinds "" optim.name=adamw
 
 # A pinned list is planned and simulated with the bytes that are counted, also where members send unlike amounts, or more than the least.
 of_all() { awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next } { n += $at["ranks"] * $at["sent_bytes"] } END { print n }'; }

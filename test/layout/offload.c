@@ -143,6 +143,22 @@ static void other_runs(void)
         }
 }
 
+/* Gradients of tables of words go as rows (program/grad_rows.c), through views of the copies. */
+static void rows_of_words(void)
+{
+    static const char *const plans[] = {"dp=2", "dp=4 micro=2", "pp=2 dp=2 micro=2", "dp=2 tp=2"};
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+        for (int w = 0; w < WAYS; w++) {
+            sk_trial plain = trial(i % 2 ? "mixtral" : "llama", plans[i]);
+            plain.hyper.vocab_size = 600;
+            plain.hyper.tie_word_embeddings = false;
+            plain.batch = 8;
+            if (strstr(ways[w], "grads") || strstr(ways[w], "all")) continue; /* dense sums */
+            check(!sk_trial_run(&plain));
+            one(&plain, ways[w]);
+        }
+}
+
 static void refusals(void)
 {
     sk_trial t = trial("llama", "dp=2 zero=1 replica offload=state");
@@ -165,6 +181,7 @@ int main(int argc, char **argv)
         }
     other_runs();
     tiles();
+    rows_of_words();
     small_device();
     refusals();
     printf("offload: %d runs, %d checks, %d bad\n", copies, checks, bad);

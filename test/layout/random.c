@@ -672,6 +672,7 @@ static void model_features(counts *c, const pair *p, const sk_trial *t)
     if (t->all_kron) count(c, "groups of what has factors", p);
     if (t->ema > 0) count(c, "averaged weights", p);
     if (t->state_type) count_f(c, p, "state of %s", sk_state_type_name(t->state_type));
+    if (h->vocab_size >= 100) count(c, "many words", p);
     if (t->smoothing > 0) count(c, "label smoothing", p);
     if (t->z_loss > 0) count(c, "z-loss", p);
     if (t->layer_decay > 0) count(c, "layer decay", p);

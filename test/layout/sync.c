@@ -11,6 +11,8 @@
 #include "base/hash.h"
 #include "lib/fake_gpu.h"
 #include "lib/fake_nccl.h"
+#include "plan/price.h"
+#include "plan/simulator.h"
 #include "program/sync.h"
 
 #include <math.h>
@@ -234,6 +236,47 @@ static void synchronised_when_due(void)
     for (int r = 0; r < 3; r++) check(!planned[r][0]); /* in between nobody waits for another */
 }
 
+/* In a step on average: bytes of all ranks as the plan counts them; the simulated step. */
+static int64_t priced(const sk_trial *t, sk_simulation *out, sk_arena *a)
+{
+    sk_graph g;
+    sk_program **p;
+    sk_machine *m = sk_new(a, sk_machine);
+    sk_price_rank price;
+    int64_t wire = 0;
+    int n = 0;
+    check(!sk_trial_compile(a, t, &g, &p, &n) && !sk_machine_read(a, "cpu", m));
+    sk_simulate_in in = {.machine = m, .programs = (const sk_program *const *)p};
+    check(!sk_simulate(a, &in, out));
+    for (int r = 0; r < n; r++, wire += price.wire) sk_price_program(p[r], &price);
+    check(out->wire == wire && fabs(out->flops / (n * price.flops) - 1) < 1e-9);
+    return wire;
+}
+
+/* A step of two gradients synchronises once: in bytes that leave, planned, and in time. */
+static void synchronised_once(void)
+{
+    sk_trial t = trial("gpt2", "dp=2 sync=local:2"), plain = t;
+    sk_arena a = {0};
+    sk_simulation twice, once;
+    t.after = after;
+    t.optim = "sam";
+    plain.optim = "adamw";
+    fine(&t);
+    int64_t interval = sent[0][5] - sent[0][3] + sent[1][5] - sent[1][3];
+    int64_t wire = priced(&t, &twice, &a);
+    if (interval != 2 * wire)
+        printf("sam: %lld bytes in two steps, %lld planned\n", (long long)interval,
+               2 * (long long)wire);
+    check(interval == 2 * wire && wire == priced(&plain, &once, &a));
+    check(twice.exposed_by[0] > 0 && fabs(twice.exposed_by[0] / once.exposed_by[0] - 1) < 1e-6);
+    check(twice.busy > 1.5 * once.busy);
+    t.layout = plain.layout = "dp=2"; /* gradients are summed in both phases */
+    check(priced(&t, &twice, &a) > 1.9 * (double)priced(&plain, &once, &a));
+    check(twice.exposed_by[0] > 1.9 * once.exposed_by[0]);
+    sk_arena_end(&a);
+}
+
 static bool runs_apart(const char *layout, sk_dtype dtype, const char *optim)
 {
     sk_trial t = trial("gpt2", layout);
@@ -436,6 +479,25 @@ static void codecs(void)
               names[i]);
 }
 
+/* The mean of narrow weights for validation: in the heaps it is rounded once, by a list of steps
+ * the sum is, and then the mean, which of a power of two replicas is the same number.  Training and
+ * masters have the same bits. */
+static void narrow_means(const char *layout, bool exact)
+{
+    static const char *const axes[] = {"dp"}, *const lists[] = {"direct", "butterfly"};
+    sk_trial heaps = trial("gpt2", layout);
+    heaps.dtype = SK_BF16;
+    heaps.batch = 12;
+    fine(&heaps);
+    for (int i = 0; i < 2; i++) {
+        sk_trial t = heaps;
+        check(!sk_pins_read("comm.algorithm", lists[i], axes, 1, &t.pins));
+        fine(&t);
+        check(t.digest == heaps.digest && !memcmp(t.loss, heaps.loss, sizeof t.loss));
+        check(exact ? t.valid == heaps.valid : fabs(t.valid / heaps.valid - 1) < 1e-4);
+    }
+}
+
 /* --- outer steps --- */
 
 /* One number, against the textbook in double: v = mu v + g, x -= lr (g + mu v). */
@@ -621,9 +683,12 @@ int main(void)
     together_at_first();
     one_step_of_sgd();
     synchronised_when_due();
+    synchronised_once();
     who_runs_apart();
     skips();
     codecs();
+    narrow_means("dp=4 sync=local:2", true);
+    narrow_means("dp=3 sync=local:2", false);
     fragments_take_turns();
     two_axes();
     two_axes_at_once();

@@ -643,6 +643,15 @@ static void draw_layout(pair *p, const sk_pair_most *most)
     put(p, ALL_KRON, t.matrix && sk_optim_find(t.matrix)->factors);
 }
 
+/* A table of words with many more rows than a batch reads, of which ranks sum these rows alone. */
+static void draw_words(pair *p)
+{
+    sk_trial t;
+    sk_assert(!sk_pair_read(p, &t));
+    bool few = t.extras || t.hyper.tie_word_embeddings || !strcmp(t.model->name, "mlp");
+    if (one_in(3) && !few) put(p, V, pick(100, 400));
+}
+
 /* --- the whole --- */
 
 sk_pair sk_pair_draw(uint64_t run, uint64_t i, const sk_pair_most *most)
@@ -651,6 +660,7 @@ sk_pair sk_pair_draw(uint64_t run, uint64_t i, const sk_pair_most *most)
     dice = (sk_dice){.seed = run, .number = i, .most = most->micro};
     draw_model(&p, most);
     draw_layout(&p, most);
+    draw_words(&p);
     return p;
 }
 
