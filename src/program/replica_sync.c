@@ -10,6 +10,7 @@
  * anchor.  Fragments are sent where a step begins and taken where it ends: the call is in flight
  * while the step computes, and the difference is that of the step before.  Where a codec is said
  * (replica_codec.c) its sums are sent on halfway through the step. */
+#include "base/strings.h"
 #include "program/lowering.h"
 #include "program/sync.h"
 
@@ -448,9 +449,10 @@ static sk_status has_samples(const sk_lowering *e)
     return sk_fail(SK_ECONF,
                    "layout: %lld of %lld replicas have no samples in a batch of %lld, and %s%s "
                    "counts what each replica has as much as what the others learned; take a "
-                   "train.batch of %lld or more, or %lld replicas at most",
+                   "train.batch of %lld or more, or at most %lld replica%s",
                    (long long)(n - batch), (long long)n, (long long)batch,
-                   l->own_grads ? "optim.name=" : "sync=", name, (long long)n, (long long)batch);
+                   l->own_grads ? "optim.name=" : "sync=", name, (long long)n, (long long)batch,
+                   sk_plural(batch));
 }
 
 /* A step that the learning rate decides is known in a training only. */

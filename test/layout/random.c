@@ -763,6 +763,7 @@ static const char *const refusals[] = {
     "layout: sync averages weights behind their update, and with optim.late",
     "layout: sync=backup runs on CPUs",
     "layout: rank # has no samples: a batch of # in # micro-batch",
+    "layout: # of # replicas have no samples in a batch of #",
     "layout: with train.dtype=f# all ranks move one scale of the loss together, and sync=backup",
     "layout: sync=backup updates behind its gradients",
     "layout: sync=backup lets ranks read each other's memory",

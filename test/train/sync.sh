@@ -162,7 +162,7 @@ refused 78 "samples to replica" "${job[@]}" layout="dp=3 sync=local:4" train.bat
 for way in local:4 postlocal:4@2 diloco:4 stream:4 elastic:4 gossip; do
     refused 78 "2 of 4 replicas have no samples in a batch of 2, and sync=${way%%:*} counts" "${job[@]}" order=fast layout="dp=4 sync=$way" train.batch=2 run=no
 done
-refused 78 "take a train.batch of 4 or more, or 3 replicas at most" "${job[@]}" order=fast layout="dp=4 micro=2 sync=local:4" train.batch=3 run=no
+refused 78 "take a train.batch of 4 or more, or at most 3 replicas" "${job[@]}" order=fast layout="dp=4 micro=2 sync=local:4" train.batch=3 run=no
 refused 78 "3 of 4 replicas have no samples in a batch of 1" "${job[@]}" order=fast layout="$(two 2 2 local:6 3)" train.batch=1 run=no
 refused 78 "batch_schedule, with a batch of 2: layout: 2 of 4 replicas have no samples" "${job[@]}" layout="dp=4 sync=local:4" train.batch_schedule="5: 2" run=no
 for optim in onebit-adam zeroone-adam; do
