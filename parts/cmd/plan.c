@@ -244,7 +244,8 @@ static int64_t sent_first(const sk_program *p)
 {
     int64_t wire = 0;
     for (int i = 0; i < p->n_train; i++)
-        if (sk_inst_due(&p->insts.v[i], 0, 0)) wire += p->insts.v[i].wire * p->phases;
+        if (sk_inst_due(&p->insts.v[i], 0, 0))
+            wire += p->insts.v[i].wire * (sk_inst_once(&p->insts.v[i]) ? 1 : p->phases);
     return wire;
 }
 
@@ -258,7 +259,7 @@ static void say_first_steps(sk_arena *a, const sk_setup *s)
         if (sent_first(q) > sent_first(p)) p = q;
     }
     sk_price_rank price;
-    sk_price_program(p, NULL, &price);
+    sk_price_program(p, s->class_of, &price);
     if (p->replicas_from <= 0 || sent_first(p) == price.wire) return;
     printf("sends     %s a rank in step 1, %s on average %s (in the table)\n",
            sk_bytes(a, sent_first(p)), sk_bytes(a, price.wire),
