@@ -248,7 +248,7 @@ static int64_t priced(const sk_trial *t, sk_simulation *out, sk_arena *a)
     check(!sk_trial_compile(a, t, &g, &p, &n) && !sk_machine_read(a, "cpu", m));
     sk_simulate_in in = {.machine = m, .programs = (const sk_program *const *)p};
     check(!sk_simulate(a, &in, out));
-    for (int r = 0; r < n; r++, wire += price.wire) sk_price_program(p[r], &price);
+    for (int r = 0; r < n; r++, wire += price.wire) sk_price_program(p[r], NULL, &price);
     check(out->wire == wire && fabs(out->flops / (n * price.flops) - 1) < 1e-9);
     return wire;
 }
