@@ -90,6 +90,7 @@ def nanotron(row):
         return None
     words = f"pp={pp} dp={dp} tp={tp}" + (" sp" if tp > 1 else "") + (
         " zero=1" if row["zero"] != "0" and dp > 1 else "")
+    words += " balance" if pp > 1 else "" # blocks go to stages by their flops, the head too
     name = f"{row['model']}-tp{tp}-dp{dp}-pp{pp}-mbs{row['mbs']}-zero{row['zero']}"
     return job(name, "H100-EFA", "nanotron", llama(layers, hidden, heads, kv_heads, ffn, 131072, 4096),
                words, gbs, 4096, acc, gbs * 4096 / float(row["tok_s"]), tp * dp * pp)
@@ -103,7 +104,7 @@ def mlperf(row):
         keys = gpt(96, 12288, 96, 49152, 51200, seq)
     else:
         keys = llama(126, 16384, 128, 8, 53248, 128256, seq)
-    words = f"pp={pp} dp={dp} " + (f"cp={cp} " if cp > 1 else "") + f"tp={tp} sp zero=1"
+    words = f"pp={pp} dp={dp} " + (f"cp={cp} " if cp > 1 else "") + f"tp={tp} sp zero=1 overlap=4"
     if vp > 1:
         words += f" schedule=interleaved chunks={vp}"
         if (96 if row["benchmark"] == "gpt3" else 126) % (pp * vp):
@@ -129,6 +130,8 @@ def headline_words(row, ranks):
     if "SP" in again or (row["group"] in ("torchtitan", "megatron_llama_fp8", "megatron2024_h100")
                          and size["tp"] > 1):
         words += " sp"
+        if HEADLINE_ENGINES.get(row["group"]) == "nemo":
+            words += " overlap=4"
     if again.startswith("full"):
         words += " recompute=full"
     elif again.startswith("selective"):

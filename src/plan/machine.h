@@ -134,9 +134,12 @@ typedef struct sk_engine {
     char name[32];
     const char *doc;
     bool scores_in_memory, host_waits;
-    bool no_overlap;               /* bytes of collectives move only while ranks wait */
-    double stream, flash, gathers; /* 0: 1 */
+    bool no_overlap;  /* bytes of collectives move only while ranks wait */
+    bool gather_each; /* every tensor of a layer is gathered by a call of its own */
+    double stream, loss, flash, gathers; /* 0: 1 */
     double host_launch, contention;
+    double accumulate; /* bytes of an element of a gradient that is added to those before, in a
+                          kernel of its own; 0: the product adds */
 } sk_engine;
 
 /* What failures, time and power of a machine cost.  Zeros: not known. */
@@ -158,7 +161,7 @@ typedef struct sk_machine {
     sk_costs costs;
     int n_between;
     sk_between_rate between[SK_MOST_BETWEEN]; /* of collectives over hosts; none: costs.between */
-    double overhead;
+    double overhead, call; /* seconds that an instruction and a collective or message takes to begin */
     sk_kernel_rates kernels;
     sk_engine engine;
     sk_upkeep upkeep;
@@ -198,9 +201,11 @@ double sk_machine_peak(const sk_machine *m, int ranks, int threads);
 double sk_machine_work(const sk_machine *m, double flops, int64_t bytes, int threads);
 /* Seconds of arithmetic of a kernel of this shape (op_price.c), without its bytes. */
 double sk_machine_compute(const sk_machine *m, const sk_kernel_shape *s, double flops, int threads);
-/* A kernel of so many seconds of arithmetic and so many bytes; stream: nothing in it is a product
- * or attention. */
-double sk_machine_kernel(const sk_machine *m, double compute, int64_t bytes, bool stream);
+/* A kernel of so many seconds of arithmetic and so many bytes.  Of a stream, or of a loss, an engine
+ * may move more. */
+double sk_machine_kernel(const sk_machine *m, double compute, int64_t bytes, sk_kernel_kind kind);
+/* Of adding the gradient of a micro-batch in a kernel of its own; 0 where products do it. */
+double sk_machine_accumulate(const sk_machine *m, int64_t elements);
 /* `chosen` and one host: in shared memory; else by the closed forms. */
 double sk_machine_coll(const sk_machine *m, sk_coll_kind kind, int64_t bytes, sk_reach reach);
 double sk_machine_copy(const sk_machine *m, int64_t bytes, bool file);

@@ -45,10 +45,10 @@ static double unit_cost(sk_sim_rank *w, const sk_inst *in)
     return in->work == SK_WORK_B ? 2 : 1;
 }
 
-static double compute(const sk_sim *k, const sk_program *p, int pc, bool *stream)
+static double compute(const sk_sim *k, const sk_program *p, int pc, sk_kernel_kind *kind)
 {
     const sk_inst *in = &p->insts.v[pc];
-    if (in->shape.kind != SK_KERNEL_STREAM) *stream = false;
+    if (in->shape.kind > *kind) *kind = in->shape.kind;
     return sk_machine_compute(k->m, &in->shape, sk_inst_work(p, in), p->threads);
 }
 
@@ -56,14 +56,22 @@ static double compute(const sk_sim *k, const sk_program *p, int pc, bool *stream
 static double launch_cost(const sk_sim *k, const sk_program *p, const sk_launch_plan *l)
 {
     double sum = 0;
-    bool stream = true;
-    for (int i = 0; i < l->n; i++) sum += compute(k, p, l->by ? l->pcs[i] : l->at + i, &stream);
-    return sk_machine_kernel(k->m, sum, sk_launch_bytes(p, l), stream);
+    sk_kernel_kind kind = SK_KERNEL_STREAM;
+    for (int i = 0; i < l->n; i++) sum += compute(k, p, l->by ? l->pcs[i] : l->at + i, &kind);
+    return sk_machine_kernel(k->m, sum, sk_launch_bytes(p, l), kind);
+}
+
+/* Of adding a gradient to that of the micro-batches before, where the product does not do it. */
+static double accumulate_cost(const sk_sim *k, const sk_program *p, const sk_inst *in)
+{
+    const sk_buffer *to = in->out[0] >= 0 ? &p->bufs.v[in->out[0]] : NULL;
+    if (in->act != SK_DO_OP || !(in->add & 1) || !to || to->kind != SK_GRADS) return 0;
+    return sk_machine_accumulate(k->m, to->bytes / (int64_t)sk_dtype_size(to->type));
 }
 
 static double cost(const sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 {
-    bool stream = true;
+    sk_kernel_kind kind = SK_KERNEL_STREAM;
     if (k->m->unit) return unit_cost(w, in);
     if (w->seconds) return sk_inst_share(in) * w->seconds[w->pc];
     const sk_launch_plan *l = sk_launch_of(w->p, w->pc);
@@ -71,8 +79,9 @@ static double cost(const sk_sim *k, sk_sim_rank *w, const sk_inst *in)
     if (l) return sk_inst_share(in) * launch_cost(k, w->p, l); /* all are of the same updates */
     if (in->in[0] >= 0 && w->p->bufs.v[in->in[0]].placement == SK_HOST)
         return sk_machine_host(k->m, sk_inst_bytes(w->p, in));
-    double seconds = compute(k, w->p, w->pc, &stream);
-    return sk_inst_share(in) * sk_machine_kernel(k->m, seconds, sk_inst_bytes(w->p, in), stream);
+    double seconds = compute(k, w->p, w->pc, &kind);
+    seconds = sk_machine_kernel(k->m, seconds, sk_inst_bytes(w->p, in), kind);
+    return sk_inst_share(in) * (seconds + accumulate_cost(k, w->p, in));
 }
 
 /* A kernel begins when the thread of the host has launched it and the one before is over. */
@@ -135,6 +144,15 @@ static sk_coll_ask ask_of(const sk_sim_group *c, const sk_call_plan *plan)
     return ask;
 }
 
+/* By a library: one call, or one for each of the tensors of a layer. */
+static double library_cost(const sk_sim *k, const sk_sim_group *c, const sk_call_plan *plan,
+                           int64_t bytes)
+{
+    int more = plan->kind == SK_ALLGATHER && k->m->engine.gather_each ? plan->n_segs - 1 : 0;
+    double seconds = sk_machine_coll(k->m, plan->kind, bytes, c->reach);
+    return more > 0 ? seconds + more * sk_machine_coll(k->m, plan->kind, 0, c->reach) : seconds;
+}
+
 /* Priced by the algorithm that the compiler chose.  The program may be that of another rank of the
  * same shape, whose group is spread otherwise over hosts: where its algorithm does not fit, the one
  * that would be chosen here. */
@@ -148,7 +166,7 @@ static double call_cost(const sk_sim *k, const sk_sim_group *c, const sk_call_pl
     if (seconds >= 0 && isfinite(seconds)) return seconds;
     seconds = INFINITY;
     if (k->m->unit || !k->m->chosen || plan->algorithm < 0)
-        return sk_machine_coll(k->m, plan->kind, bytes, c->reach);
+        return library_cost(k, c, plan, bytes);
     int how = plan->algorithm;
     if (!sk_coll_can(sk_coll_parts[how], &ask))
         how = sk_choose(&k->m->costs, &ask, c->reach.hosts, plan->reduce, bytes, NULL);
@@ -311,6 +329,10 @@ static bool step(sk_sim *k, sk_sim_rank *w)
         break;
     case SK_DO_COPIED:
         end_copy(w, in);
+        break;
+    case SK_DO_LOAD:
+        if (k->m->engine.host_waits) w->host = fmax(w->host, w->now);
+        work(k, w, in);
         break;
     default:
         work(k, w, in);
