@@ -56,6 +56,7 @@
  *     far: 128Mi                and from which on all are far, not below `cache`
  *     cores: 8                  of a host
  *     overhead: 2e-6            seconds an instruction takes to begin
+ *     call: 30e-6               and a collective or message of a library, beside its hops
  *     flops_f32: 4e14           products of f32, and of 8 bits; 0: flops
  *     flops_fp8: 1.4e15
  *     sms: 132                  multiprocessors, each with one tile of a product at a time; 0: a
@@ -65,20 +66,26 @@
  *                               number of lines up to 64
  *     attention: 128 6e14 5e14  width of a head, flops per second forward and backward; up to 8
  *     attention_ramp: 350       keys at which attention has half of these rates
+ *     older: 0.62               part of these rates that kernels for older tensor cores reach
  *     overlap: yes              bytes move while the rank computes; no: only while it waits
- *     sustained: 0.9            part of flops that a device keeps under its power limit
+ *     sustained: 0.9            part of products' flops that a device keeps under its power limit
  *     between: 16 2.56e8 1e10   measured: hosts, bytes of a collective over them, bytes per second
  *                               of each rank's share of the network; up to 32 lines
  *     collectives: best         or ring, nccl, or chosen
  *     engine: fsdp              whose programs run there, as a profile; the lines below change it
  *     flash: 1                  attention's rates, over those of the machine
+ *     older_attention: no       yes: attention's kernels are for older tensor cores
  *     gathers: 1                rates of all-gathers and reduce-scatters, over those of the machine
  *     scores: flash             or memory: attention writes its scores there and reads them
+ *     gather_each: no           yes: each tensor of a layer is gathered by a call of its own
  *     stream: 1                 bytes of norms and elementwise kernels, over those of skein
+ *     loss: 1                   and of the kernels that read or write logits
+ *     accumulate: 0             bytes of an element of a gradient that is added to those of other
+ *                               micro-batches by a kernel of its own; 0: the product adds
  *     host_launch: 0            seconds of the host's thread for what skein launches as one kernel;
  *                               0: a graph of kernels
  *     contention: 0             part of the device that a collective takes while bytes move
- *     host_waits: no            yes: the host waits for messages between stages
+ *     host_waits: no            yes: the host waits for messages between stages and for batches
  *     mtbf: 50e3                hours of a rank's device between two failures; 0: not known, as in
  *                               all lines below (skein goodput)
  *     host_mtbf: 80e3           and of what its ranks share in a host
@@ -123,7 +130,8 @@ typedef struct sk_attention_rate {
 /* Kernels of a device.  Zeros: flops and memory_rate are all that is known. */
 typedef struct sk_kernel_rates {
     double flops_f32, flops_fp8, ramp, attention_ramp;
-    double sustained; /* part of all these that a device keeps at its power limit; 0: 1 */
+    double sustained; /* part of what products reach that a device keeps at its power limit; 0: 1 */
+    double older;     /* of attention's rates, by kernels for older tensor cores; 0: 1 */
     int sms, n_products, n_widths;
     sk_product_rate product[SK_MOST_PRODUCTS];
     sk_attention_rate attention[SK_MOST_WIDTHS]; /* ascending widths */
@@ -135,6 +143,7 @@ typedef struct sk_engine {
     const char *doc;
     bool scores_in_memory, host_waits;
     bool no_overlap;  /* bytes of collectives move only while ranks wait */
+    bool older;       /* attention is written for the tensor cores of the generation before */
     bool gather_each; /* every tensor of a layer is gathered by a call of its own */
     double stream, loss, flash, gathers; /* 0: 1 */
     double host_launch, contention;
@@ -161,7 +170,8 @@ typedef struct sk_machine {
     sk_costs costs;
     int n_between;
     sk_between_rate between[SK_MOST_BETWEEN]; /* of collectives over hosts; none: costs.between */
-    double overhead, call; /* seconds that an instruction and a collective or message takes to begin */
+    double overhead; /* seconds that an instruction takes to begin */
+    double call;     /* and a collective or message of a library */
     sk_kernel_rates kernels;
     sk_engine engine;
     sk_upkeep upkeep;

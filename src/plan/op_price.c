@@ -106,7 +106,7 @@ static double attention_rate(const sk_machine *m, const sk_kernel_shape *s)
     double share = b->width > a->width ? fmin((width - a->width) / (b->width - a->width), 1) : 1;
     double rate = low + (high - low) * share;
     if (m->engine.flash > 0) rate *= m->engine.flash;
-    if (r->sustained > 0) rate *= r->sustained;
+    if (m->engine.older && r->older > 0) rate *= r->older;
     if (width < r->attention[0].width) rate *= width / r->attention[0].width;
     return rate * (double)s->n / ((double)s->n + r->attention_ramp);
 }
