@@ -170,8 +170,8 @@ typedef struct sk_machine {
     sk_costs costs;
     int n_between;
     sk_between_rate between[SK_MOST_BETWEEN]; /* of collectives over hosts; none: costs.between */
-    double overhead; /* seconds that an instruction takes to begin */
-    double call;     /* and a collective or message of a library */
+    double overhead;                          /* seconds that an instruction takes to begin */
+    double call;                              /* and a collective or message of a library */
     sk_kernel_rates kernels;
     sk_engine engine;
     sk_upkeep upkeep;
@@ -211,8 +211,8 @@ double sk_machine_peak(const sk_machine *m, int ranks, int threads);
 double sk_machine_work(const sk_machine *m, double flops, int64_t bytes, int threads);
 /* Seconds of arithmetic of a kernel of this shape (op_price.c), without its bytes. */
 double sk_machine_compute(const sk_machine *m, const sk_kernel_shape *s, double flops, int threads);
-/* A kernel of so many seconds of arithmetic and so many bytes.  Of a stream, or of a loss, an engine
- * may move more. */
+/* A kernel of so many seconds of arithmetic and so many bytes.  Of a stream, or of a loss, an
+ * engine may move more. */
 double sk_machine_kernel(const sk_machine *m, double compute, int64_t bytes, sk_kernel_kind kind);
 /* Of adding the gradient of a micro-batch in a kernel of its own; 0 where products do it. */
 double sk_machine_accumulate(const sk_machine *m, int64_t elements);

@@ -11,7 +11,7 @@
  *                leave beside 2 (n - 1) hops of 3.4 us, NCCL's own number, and the bytes
  *     sustained  A100: 257 Tflop/s of 8192 x 8192 x 8192 with normal numbers, where zeros reach 295
  *                and the best shape 271 (power limit; "Strangely, matrix multiplications on GPUs
- *                run faster when given predictable data", thonking.ai)
+ *                run faster when given predictable data", thonking.ai); H100: an estimate
  *     older      H100: mma.sync reaches 62 % of the peak of wgmma (arXiv 2402.13499)
  *     EFA        40 us a hop: all-reduces of up to 16 MiB of 4 hosts of B200 need 350 to 500 us
  *
@@ -22,7 +22,7 @@
 #include <limits.h>
 
 /* PCIe 5 for each GPU, an eighth of the host's memory, an NVMe drive for each. */
-#define GPUS(per_host)                                                           \
+#define GPUS(per_host)                                                                          \
     .ranks_per_host = per_host, .overlap = true, .nccl = true, .overhead = 2e-6, .call = 30e-6, \
     .copy_rate = 50e9, .file_rate = 3e9, .host_rate = 40e9
 /* 419 unexpected interruptions of 16,384 H100 in 54 days (Llama 3, arXiv 2407.21783); a failure in
@@ -42,7 +42,8 @@
     .attention = {{64, 170e12, 150e12}, {128, 200e12, 175e12}}, .attention_ramp = 350
 #define H100_KERNELS                                                                   \
     .flops_f32 = 400e12, .flops_fp8 = 1400e12, .sms = 132, .ramp = 160, .n_widths = 2, \
-    .attention = {{64, 400e12, 320e12}, {128, 600e12, 500e12}}, .attention_ramp = 500, .older = 0.62
+    .attention = {{64, 400e12, 320e12}, {128, 600e12, 500e12}}, .attention_ramp = 500, \
+    .older = 0.62
 #define B200_KERNELS                                                                       \
     .flops_f32 = 900e12, .sustained = 0.88, .flops_fp8 = 3430e12, .sms = 148, .ramp = 192, \
     .n_widths = 2, .attention = {{64, 800e12, 600e12}, {128, 1200e12, 900e12}},            \
@@ -149,8 +150,9 @@ const sk_machine sk_machines[] = {
      .upkeep = {.watts = 1200},
      GPUS(72)},
     {.name = "tpu-v5p",
-     .doc = "preset, not measured: cubes of 64 TPU v5p in a torus, 1,200 GB/s for each; by its data "
-            "sheet, no kernel was timed",
+     .doc =
+         "preset, not measured: cubes of 64 TPU v5p in a torus, 1,200 GB/s for each; by its data "
+         "sheet, no kernel was timed",
      .flops = 390e12,
      .peak = 459e12,
      .memory_rate = 2.3e12,
@@ -175,12 +177,11 @@ const sk_machine sk_machines[] = {
  * FlashAttention 2 has them on A100; both are `older` on H100.  All-gathers between hosts that no
  * later NCCL tuned were seen at half of the rate of all-reduces.
  *
- *     stream      passes over elementwise data, counted: 1.25 where most kernels are fused, 1.5 with
- *                 casts, dropout and transposes, 2 where SwiGLU and rotary positions are not fused
- *     loss        bytes of a logit over the 8 that skein moves.  52 in Megatron's and nanotron's
- *                 cross-entropy over a split vocabulary: cast, maximum, difference, exponential,
- *                 sum, division, gradient and its cast, in f32; 24 where these are fused by a
- *                 compiler in a few; llm-foundry takes a fused kernel
+ *     stream      passes over elementwise data, counted: 1.25 where most kernels are fused, 1.5
+ * with casts, dropout and transposes, 2 where SwiGLU and rotary positions are not fused loss bytes
+ * of a logit over the 8 that skein moves.  52 in Megatron's and nanotron's cross-entropy over a
+ * split vocabulary: cast, maximum, difference, exponential, sum, division, gradient and its cast,
+ * in f32; 24 where these are fused by a compiler in a few; llm-foundry takes a fused kernel
  *     accumulate  bytes of an element of a gradient: 6 where 16 bits are added to 16, 10 to 32; 0
  *                 where the product adds (gradient_accumulation_fusion)
  *     gather_each DeepSpeed's ZeRO-3 gathers parameter by parameter */

@@ -165,8 +165,7 @@ static double call_cost(const sk_sim *k, const sk_sim_group *c, const sk_call_pl
         seconds = sk_call_seconds(k->in->calls, plan->kind, c->reach.n, bytes);
     if (seconds >= 0 && isfinite(seconds)) return seconds;
     seconds = INFINITY;
-    if (k->m->unit || !k->m->chosen || plan->algorithm < 0)
-        return library_cost(k, c, plan, bytes);
+    if (k->m->unit || !k->m->chosen || plan->algorithm < 0) return library_cost(k, c, plan, bytes);
     int how = plan->algorithm;
     if (!sk_coll_can(sk_coll_parts[how], &ask))
         how = sk_choose(&k->m->costs, &ask, c->reach.hosts, plan->reduce, bytes, NULL);

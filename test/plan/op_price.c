@@ -183,7 +183,8 @@ static void files(void)
     check(m.engine.scores_in_memory && m.kernels.sms == 132);
     check(m.call == 30e-6 && m.kernels.older == 0.62 && m.engine.accumulate == 6);
     check(!sk_machine_read(&arena, "a100-8:deepspeed-2022", &m) && m.engine.gather_each);
-    check(!sk_machine_read(&arena, "h200-8:nanotron", &m) && m.engine.older && m.engine.loss == 6.5);
+    check(!sk_machine_read(&arena, "h200-8:nanotron", &m) && m.engine.older &&
+          m.engine.loss == 6.5);
     fails(sk_machine_read(&arena, "h100-8:caffe", &m), SK_EUSAGE, ":nemo");
     const char *path = file("like: a100-8:fsdp\nproduct: bf16 64 128 256 1e12\n"
                             "product: fp8 4096 4096 4096 2e12\nattention: 32 1e12 2e12\n"
