@@ -177,13 +177,15 @@ const sk_machine sk_machines[] = {
  * FlashAttention 2 has them on A100; both are `older` on H100.  All-gathers between hosts that no
  * later NCCL tuned were seen at half of the rate of all-reduces.
  *
- *     stream      passes over elementwise data, counted: 1.25 where most kernels are fused, 1.5
- * with casts, dropout and transposes, 2 where SwiGLU and rotary positions are not fused loss bytes
- * of a logit over the 8 that skein moves.  52 in Megatron's and nanotron's cross-entropy over a
- * split vocabulary: cast, maximum, difference, exponential, sum, division, gradient and its cast,
- * in f32; 24 where these are fused by a compiler in a few; llm-foundry takes a fused kernel
- *     accumulate  bytes of an element of a gradient: 6 where 16 bits are added to 16, 10 to 32; 0
- *                 where the product adds (gradient_accumulation_fusion)
+ *     stream      passes over elementwise data, counted: 1.25 where most kernels are fused,
+ *                 1.5 with casts, dropout and transposes, 2 with SwiGLU and rotary positions
+ *                 that are not fused
+ *     loss        bytes of a logit over the 8 that skein moves: 52 of the cross-entropies of
+ *                 Megatron and nanotron over a split vocabulary (cast, maximum, difference,
+ *                 exponential, sum, division, gradient and its cast, in f32), 24 and 16 where a
+ *                 compiler fuses some of these; llm-foundry takes one fused kernel
+ *     accumulate  bytes of an element of a gradient: 6 where 16 bits are added to 16, 10 to 32;
+ *                 0 where the product adds (gradient_accumulation_fusion)
  *     gather_each DeepSpeed's ZeRO-3 gathers parameter by parameter */
 const sk_engine sk_engines[] = {
     {.name = "skein", .doc = "skein's own programs, in CUDA graphs"},
