@@ -16,6 +16,12 @@ static void cpu(const sk_args *a)
 
 static double flops(const sk_args *a) { return (double)sk_count(&a->in[0]); }
 
+static void shape(const sk_args *a, sk_kernel_shape *s)
+{
+    (void)a;
+    s->kind = SK_KERNEL_LOSS;
+}
+
 static const sk_sample samples[] = {
     {.in = {"b2t3v8"}}, {.in = {"b3v37"}}, {.in = {"v5"}}, {.in = {0}}};
 
@@ -28,6 +34,7 @@ const sk_op sk_op_row_max = {
     .flags = SK_OP_MAX,
     .stats = 1,
     .flops = flops,
+    .shape = shape,
     .cpu = cpu,
     .samples = samples,
 };

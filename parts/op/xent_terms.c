@@ -160,6 +160,12 @@ static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
                 ->out[0];
 }
 
+static void shape(const sk_args *a, sk_kernel_shape *s)
+{
+    (void)a;
+    s->kind = SK_KERNEL_LOSS;
+}
+
 static const sk_sample samples[] = {
     {.in = {"b2t3v8", "b2t3", "b2t3%8"}},
     {.in = {"b3v37", "b3", "b3%37"}},
@@ -182,6 +188,7 @@ const sk_op sk_op_xent_terms = {
     .infer = infer,
     .grad = grad,
     .flops = flops,
+    .shape = shape,
     .cpu = cpu,
     .samples = samples,
 };

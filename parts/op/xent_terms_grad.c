@@ -30,6 +30,12 @@ static void cpu(const sk_args *a)
 
 static double flops(const sk_args *a) { return 4 * (double)sk_count(&a->in[0]); }
 
+static void shape(const sk_args *a, sk_kernel_shape *s)
+{
+    (void)a;
+    s->kind = SK_KERNEL_LOSS;
+}
+
 static const sk_sample samples[] = {
     {.in = {"b2t3v8", "b2t3", "b2t3%8", "b2t3", "b2t3"}},
     {.in = {"b3v37", "b3", "b3%37", "b3", "b3"}},
@@ -46,6 +52,7 @@ const sk_op sk_op_xent_terms_grad = {
     .types = "xfiff>x",
     .reuse = 1,
     .flops = flops,
+    .shape = shape,
     .cpu = cpu,
     .samples = samples,
 };

@@ -10,6 +10,7 @@
 
 typedef enum sk_kernel_kind {
     SK_KERNEL_STREAM, /* element by element, norms, copies: bytes */
+    SK_KERNEL_LOSS,   /* the same, over the logits of a cross-entropy */
     SK_KERNEL_PRODUCT,
     SK_KERNEL_ATTENTION,
     SK_KERNEL_ATTENTION_GRAD

@@ -19,7 +19,7 @@ static sk_dtype type_of(const sk_program *p, const sk_inst *in)
 static void add(const sk_program *p, const sk_inst *in, sk_launch_kind *out)
 {
     out->flops += sk_inst_work(p, in);
-    if (in->shape.kind == SK_KERNEL_STREAM) return;
+    if (in->shape.kind < SK_KERNEL_PRODUCT) return;
     out->shape = in->shape;
     out->n_shaped++;
 }

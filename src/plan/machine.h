@@ -56,8 +56,10 @@
  *     far: 128Mi                and from which on all are far, not below `cache`
  *     cores: 8                  of a host
  *     crowd: 1.2                how much longer its work takes a core while ranks outnumber the
- * cores: caches are cold behind every switch; 0: 1 overhead: 2e-6            seconds an instruction
- * takes to begin flops_f32: 4e14           products of f32, and of 8 bits; 0: flops
+ *                               cores: caches are cold behind every switch; 0: 1
+ *     overhead: 2e-6            seconds an instruction takes to begin
+ *     call: 30e-6               and a collective or message of a library, beside its hops
+ *     flops_f32: 4e14           products of f32, and of 8 bits; 0: flops
  *     flops_fp8: 1.4e15
  *     sms: 132                  multiprocessors, each with one tile of a product at a time; 0: a
  *                               product of any size reaches flops
@@ -66,26 +68,37 @@
  *                               the number of products in a batch if it is not 1; up to 192 lines
  *     attention: 128 6e14 5e14  width of a head, flops per second forward and backward; up to 8
  *     attention_ramp: 350       keys at which attention has half of these rates
- *     attention_at: bf16 64 1024 2.1e14 1.6e14   measured: type, width, keys, flops per second
- *                               forward and backward; up to 48 lines
- *     op: layernorm bf16 2.5e7 1.2e-5     measured: the name of a kernel that is neither a product
- *                               nor attention (an op, a fusion, an optimizer; `any`: of others),
- * its type, its bytes, seconds; with per_thread: yes, of one thread; up to 384 lines step: 4e-5
- * seconds of a step outside of its instructions issue: 4e-6               seconds of the host's
- * thread for a kernel where there is no graph of kernels (tensors are offloaded) overlap: yes bytes
- * move while the rank computes; no: only while it waits sustained: 0.9            part of flops
- * that a device keeps under its power limit between: 16 2.56e8 1e10   measured: hosts, bytes of a
- * collective over them, bytes per second of each rank's share of the network; up to 32 lines
+ *     older: 0.62               part of these rates that kernels for older tensor cores reach
+ *     attention_at: bf16 64 1024 2.1e14 1.6e14
+ *                               measured: type, width, keys, flops per second forward and
+ *                               backward; up to 48 lines
+ *     op: layernorm bf16 2.5e7 1.2e-5
+ *                               measured: the name of a kernel that is neither a product nor
+ *                               attention (an op, a fusion, an optimizer; `any`: of others), its
+ *                               type, its bytes, seconds; with per_thread: yes, of one thread;
+ *                               up to 384 lines
+ *     step: 4e-5                seconds of a step outside of its instructions
+ *     issue: 4e-6               seconds of the host's thread for a kernel where there is no graph
+ *                               of kernels (tensors are offloaded)
+ *     overlap: yes              bytes move while the rank computes; no: only while it waits
+ *     sustained: 0.9            part of products' flops that a device keeps under its power limit
+ *     between: 16 2.56e8 1e10   measured: hosts, bytes of a collective over them, bytes per second
+ *                               of each rank's share of the network; up to 32 lines
  *     collectives: best         or ring, nccl, or chosen
  *     engine: fsdp              whose programs run there, as a profile; the lines below change it
  *     flash: 1                  attention's rates, over those of the machine
+ *     older_attention: no       yes: attention's kernels are for older tensor cores
  *     gathers: 1                rates of all-gathers and reduce-scatters, over those of the machine
  *     scores: flash             or memory: attention writes its scores there and reads them
+ *     gather_each: no           yes: each tensor of a layer is gathered by a call of its own
  *     stream: 1                 bytes of norms and elementwise kernels, over those of skein
+ *     loss: 1                   and of the kernels that read or write logits
+ *     accumulate: 0             bytes of an element of a gradient that is added to those of other
+ *                               micro-batches by a kernel of its own; 0: the product adds
  *     host_launch: 0            seconds of the host's thread for what skein launches as one kernel;
  *                               0: a graph of kernels
  *     contention: 0             part of the device that a collective takes while bytes move
- *     host_waits: no            yes: the host waits for messages between stages
+ *     host_waits: no            yes: the host waits for messages between stages and for batches
  *     mtbf: 50e3                hours of a rank's device between two failures; 0: not known, as in
  *                               all lines below (skein goodput)
  *     host_mtbf: 80e3           and of what its ranks share in a host
@@ -156,7 +169,8 @@ typedef struct sk_measured_op { /* a kernel that is neither a product nor attent
 /* Kernels of a device.  Zeros: flops and memory_rate are all that is known. */
 typedef struct sk_kernel_rates {
     double flops_f32, flops_fp8, ramp, attention_ramp;
-    double sustained; /* part of all these that a device keeps at its power limit; 0: 1 */
+    double sustained; /* part of what products reach that a device keeps at its power limit; 0: 1 */
+    double older;     /* of attention's rates, by kernels for older tensor cores; 0: 1 */
     int sms, n_products, n_widths;
     sk_product_rate product[SK_MOST_PRODUCTS];
     sk_attention_rate attention[SK_MOST_WIDTHS]; /* ascending widths */
@@ -170,9 +184,13 @@ typedef struct sk_engine {
     char name[32];
     const char *doc;
     bool scores_in_memory, host_waits;
-    bool no_overlap;               /* bytes of collectives move only while ranks wait */
-    double stream, flash, gathers; /* 0: 1 */
+    bool no_overlap;  /* bytes of collectives move only while ranks wait */
+    bool older;       /* attention is written for the tensor cores of the generation before */
+    bool gather_each; /* every tensor of a layer is gathered by a call of its own */
+    double stream, loss, flash, gathers; /* 0: 1 */
     double host_launch, contention;
+    double accumulate; /* bytes of an element of a gradient that is added to those before, in a
+                          kernel of its own; 0: the product adds */
 } sk_engine;
 
 /* What failures, time and power of a machine cost.  Zeros: not known. */
@@ -194,7 +212,9 @@ typedef struct sk_machine {
     sk_costs costs;
     int n_between;
     sk_between_rate between[SK_MOST_BETWEEN]; /* of collectives over hosts; none: costs.between */
-    double overhead, step, issue, crowd;
+    double overhead;                          /* seconds that an instruction takes to begin */
+    double call;                              /* and a collective or message of a library */
+    double step, issue, crowd;
     sk_kernel_rates kernels;
     sk_engine engine;
     sk_upkeep upkeep;
@@ -241,9 +261,11 @@ double sk_machine_peak(const sk_machine *m, int ranks, int threads);
 double sk_machine_work(const sk_machine *m, double flops, int64_t bytes, int threads);
 /* Seconds of arithmetic of a kernel of this shape (op_price.c), without its bytes. */
 double sk_machine_compute(const sk_machine *m, const sk_kernel_shape *s, double flops, int threads);
-/* A kernel of so many seconds of arithmetic and so many bytes; stream: nothing in it is a product
- * or attention. */
-double sk_machine_kernel(const sk_machine *m, double compute, int64_t bytes, bool stream);
+/* A kernel of so many seconds of arithmetic and so many bytes.  Of a stream, or of a loss, an
+ * engine may move more. */
+double sk_machine_kernel(const sk_machine *m, double compute, int64_t bytes, sk_kernel_kind kind);
+/* Of adding the gradient of a micro-batch in a kernel of its own; 0 where products do it. */
+double sk_machine_accumulate(const sk_machine *m, int64_t elements);
 /* A kernel without products and attention, as it was measured (op_rows.c); below 0: none
  * of this name was, and there is no `any`. */
 double sk_machine_op(const sk_machine *m, const char *name, sk_dtype type, int64_t bytes,

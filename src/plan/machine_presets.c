@@ -7,6 +7,14 @@
  * benchmarks (FlashAttention 2 on A100, 3 and cuDNN on H100).  No number was fitted to training
  * runs.
  *
+ *     call       30 us: what nccl-tests on DGX A100 (2, 4 and 8 GPUs, 1 to 64 MiB) and on B200
+ *                leave beside 2 (n - 1) hops of 3.4 us, NCCL's own number, and the bytes
+ *     sustained  A100: 257 Tflop/s of 8192 x 8192 x 8192 with normal numbers, where zeros reach 295
+ *                and the best shape 271 (power limit; "Strangely, matrix multiplications on GPUs
+ *                run faster when given predictable data", thonking.ai); H100: an estimate
+ *     older      H100: mma.sync reaches 62 % of the peak of wgmma (arXiv 2402.13499)
+ *     EFA        40 us a hop: all-reduces of up to 16 MiB of 4 hosts of B200 need 350 to 500 us
+ *
  * Watts are the most that a GPU alone takes by its data sheet, without host, network and cooling.
  * Prices differ from contract to contract: no preset has one. */
 #include "plan/machine.h"
@@ -14,8 +22,8 @@
 #include <limits.h>
 
 /* PCIe 5 for each GPU, an eighth of the host's memory, an NVMe drive for each. */
-#define GPUS(per_host)                                                           \
-    .ranks_per_host = per_host, .overlap = true, .nccl = true, .overhead = 2e-6, \
+#define GPUS(per_host)                                                                          \
+    .ranks_per_host = per_host, .overlap = true, .nccl = true, .overhead = 2e-6, .call = 30e-6, \
     .copy_rate = 50e9, .file_rate = 3e9, .host_rate = 40e9
 /* 419 unexpected interruptions of 16,384 H100 in 54 days (Llama 3, arXiv 2407.21783); a failure in
  * 1.8 h on 16,384 A100, which Meta projects from 11 months of RSC-1 (arXiv 2410.21680). */
@@ -34,7 +42,8 @@
     .attention = {{64, 170e12, 150e12}, {128, 200e12, 175e12}}, .attention_ramp = 350
 #define H100_KERNELS                                                                   \
     .flops_f32 = 400e12, .flops_fp8 = 1400e12, .sms = 132, .ramp = 160, .n_widths = 2, \
-    .attention = {{64, 400e12, 320e12}, {128, 600e12, 500e12}}, .attention_ramp = 500
+    .attention = {{64, 400e12, 320e12}, {128, 600e12, 500e12}}, .attention_ramp = 500, \
+    .older = 0.62
 #define B200_KERNELS                                                                       \
     .flops_f32 = 900e12, .sustained = 0.88, .flops_fp8 = 3430e12, .sms = 148, .ramp = 192, \
     .n_widths = 2, .attention = {{64, 800e12, 600e12}, {128, 1200e12, 900e12}},            \
@@ -66,7 +75,7 @@ const sk_machine sk_machines[] = {
      .peak = 312e12,
      .memory_rate = 1.7e12,
      .memory = 80000000000,
-     .kernels = {A100_KERNELS},
+     .kernels = {A100_KERNELS, .sustained = 0.95},
      .costs = {.inside = LINK(3.4e-6, 235e9), .between = LINK(14e-6, 23e9)},
      A100_UPKEEP,
      GPUS(8)},
@@ -76,7 +85,7 @@ const sk_machine sk_machines[] = {
      .peak = 312e12,
      .memory_rate = 1.32e12,
      .memory = 40000000000,
-     .kernels = {A100_KERNELS},
+     .kernels = {A100_KERNELS, .sustained = 0.95},
      .costs = {.inside = LINK(3.4e-6, 235e9), .between = LINK(14e-6, 23e9)},
      A100_UPKEEP,
      GPUS(8)},
@@ -107,14 +116,7 @@ const sk_machine sk_machines[] = {
      .memory_rate = 2.85e12,
      .memory = 80000000000,
      .kernels = {H100_KERNELS, .sustained = 0.88},
-     .costs = {.inside = LINK(3.4e-6, 370e9), .between = LINK(30e-6, 45e9)},
-     .n_between = 6,
-     .between = {{2, 256e6, 45e9},
-                 {4, 256e6, 20e9},
-                 {8, 256e6, 12.4e9},
-                 {16, 256e6, 10.6e9},
-                 {32, 256e6, 8.1e9},
-                 {64, 256e6, 4.1e9}},
+     .costs = {.inside = LINK(3.4e-6, 370e9), .between = LINK(40e-6, 45e9)},
      H100_UPKEEP(700),
      GPUS(8)},
     {.name = "h200-8",
@@ -147,6 +149,21 @@ const sk_machine sk_machines[] = {
      .costs = {.inside = LINK(3.4e-6, 682e9), .between = LINK(14e-6, 46e9)},
      .upkeep = {.watts = 1200},
      GPUS(72)},
+    {.name = "tpu-v5p",
+     .doc =
+         "preset, not measured: cubes of 64 TPU v5p in a torus, 1,200 GB/s for each; by its data "
+         "sheet, no kernel was timed",
+     .flops = 390e12,
+     .peak = 459e12,
+     .memory_rate = 2.3e12,
+     .memory = 95000000000,
+     .costs = {.inside = LINK(1e-6, 300e9), .between = LINK(20e-6, 6e9)},
+     .ranks_per_host = 64,
+     .overlap = true,
+     .overhead = 2e-6,
+     .copy_rate = 16e9,
+     .file_rate = 1e9,
+     .host_rate = 40e9},
     {.name = "unit",
      .doc = "for counting: a block costs 1 forward and 2 backward, the rest nothing",
      .ranks_per_host = INT_MAX,
@@ -157,8 +174,19 @@ const sk_machine sk_machines[] = {
 
 /* An eager engine's host needs 55 to 120 us for the kernels that skein launches as one (Python, the
  * dispatcher, autograd); FlashAttention 1 has about half of the rates of the machines above,
- * FlashAttention 2 has them on A100 and 0.6 of them on H100; all-gathers between hosts that no
- * later NCCL tuned were seen at half of the rate of all-reduces. */
+ * FlashAttention 2 has them on A100; both are `older` on H100.  All-gathers between hosts that no
+ * later NCCL tuned were seen at half of the rate of all-reduces.
+ *
+ *     stream      passes over elementwise data, counted: 1.25 where most kernels are fused,
+ *                 1.5 with casts, dropout and transposes, 2 with SwiGLU and rotary positions
+ *                 that are not fused
+ *     loss        bytes of a logit over the 8 that skein moves: 52 of the cross-entropies of
+ *                 Megatron and nanotron over a split vocabulary (cast, maximum, difference,
+ *                 exponential, sum, division, gradient and its cast, in f32), 24 and 16 where a
+ *                 compiler fuses some of these; llm-foundry takes one fused kernel
+ *     accumulate  bytes of an element of a gradient: 6 where 16 bits are added to 16, 10 to 32;
+ *                 0 where the product adds (gradient_accumulation_fusion)
+ *     gather_each DeepSpeed's ZeRO-3 gathers parameter by parameter */
 const sk_engine sk_engines[] = {
     {.name = "skein", .doc = "skein's own programs, in CUDA graphs"},
     {.name = "megatron-2021",
@@ -168,15 +196,19 @@ const sk_engine sk_engines[] = {
      .no_overlap = true,
      .host_waits = true,
      .stream = 1.5,
+     .loss = 6.5,
+     .accumulate = 6,
      .host_launch = 75e-6},
     {.name = "nemo",
      .doc = "Megatron Core and NeMo: few launches, attention of cuDNN, collectives beside work",
      .stream = 1.25,
+     .loss = 3,
      .host_launch = 10e-6,
      .contention = 0.15},
     {.name = "fsdp",
      .doc = "FSDP of PyTorch 2.0: eager, FlashAttention 1, gathers beside work",
-     .stream = 2,
+     .stream = 1.5,
+     .older = true,
      .flash = 0.5,
      .host_launch = 75e-6,
      .contention = 0.15},
@@ -185,12 +217,15 @@ const sk_engine sk_engines[] = {
      .scores_in_memory = true,
      .no_overlap = true,
      .stream = 1.5,
+     .loss = 6.5,
+     .gather_each = true,
      .gathers = 0.5,
      .host_launch = 75e-6},
     {.name = "torchtitan",
      .doc = "torchtitan with torch.compile: FlashAttention 2, gathers beside work",
      .stream = 1.25,
-     .flash = 0.6,
+     .loss = 2,
+     .older = true,
      .host_launch = 20e-6,
      .contention = 0.15},
     {.name = "nanotron",
@@ -198,7 +233,9 @@ const sk_engine sk_engines[] = {
      .no_overlap = true,
      .host_waits = true,
      .stream = 2,
-     .flash = 0.6,
+     .loss = 6.5,
+     .accumulate = 10,
+     .older = true,
      .host_launch = 75e-6},
     {.doc = NULL},
 };

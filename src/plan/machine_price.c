@@ -33,7 +33,7 @@ double sk_machine_host(const sk_machine *m, int64_t bytes)
 double sk_machine_send(const sk_machine *m, int64_t bytes, bool one_host)
 {
     const sk_link *l = one_host ? &m->costs.inside : &m->costs.between;
-    return l->alpha + (double)bytes * l->beta;
+    return (m->unit ? 0 : m->call) + l->alpha + (double)bytes * l->beta;
 }
 
 static double ring(const sk_machine *m, double bytes, sk_reach r)
@@ -111,7 +111,7 @@ double sk_machine_coll(const sk_machine *m, sk_coll_kind kind, int64_t bytes, sk
         if (r.hosts > 1 && r.most > 1 && r.n == r.hosts * r.most)
             best = fmin(best, two_level(m, s, r));
     }
-    return kind == SK_ALLREDUCE ? 2 * best : best;
+    return m->call + (kind == SK_ALLREDUCE ? 2 * best : best);
 }
 
 sk_reach sk_machine_reach(const sk_machine *m, const int *ranks, int n)

@@ -138,7 +138,7 @@ static double attention_form(const sk_machine *m, const sk_kernel_shape *s, int 
     double share = b->width > a->width ? fmin((width - a->width) / (b->width - a->width), 1) : 1;
     double rate = low + (high - low) * share;
     if (m->engine.flash > 0) rate *= m->engine.flash;
-    if (r->sustained > 0) rate *= r->sustained;
+    if (m->engine.older && r->older > 0) rate *= r->older;
     if (width < r->attention[0].width) rate *= width / r->attention[0].width;
     return slots * rate * (double)s->n / ((double)s->n + r->attention_ramp);
 }
@@ -195,8 +195,17 @@ double sk_machine_compute(const sk_machine *m, const sk_kernel_shape *s, double 
     }
 }
 
-double sk_machine_kernel(const sk_machine *m, double compute, int64_t bytes, bool stream)
+double sk_machine_accumulate(const sk_machine *m, int64_t elements)
 {
-    double more = stream && m->engine.stream > 0 ? m->engine.stream : 1;
+    if (m->unit || m->engine.accumulate <= 0) return 0;
+    return m->engine.accumulate * (double)elements / m->memory_rate + m->overhead;
+}
+
+double sk_machine_kernel(const sk_machine *m, double compute, int64_t bytes, sk_kernel_kind kind)
+{
+    double more = kind == SK_KERNEL_STREAM ? m->engine.stream
+                  : kind == SK_KERNEL_LOSS ? m->engine.loss
+                                           : 1;
+    if (more <= 0) more = 1;
     return m->unit ? 0 : fmax(compute, more * (double)bytes / m->memory_rate) + m->overhead;
 }

@@ -47,27 +47,35 @@ static double unit_cost(sk_sim_rank *w, const sk_inst *in)
     return in->work == SK_WORK_B ? 2 : 1;
 }
 
-static double compute(const sk_machine *m, const sk_program *p, int pc, bool *stream)
+static double compute(const sk_machine *m, const sk_program *p, int pc, sk_kernel_kind *kind)
 {
     const sk_inst *in = &p->insts.v[pc];
-    if (in->shape.kind != SK_KERNEL_STREAM) *stream = false;
+    if (in->shape.kind > *kind) *kind = in->shape.kind;
     return sk_machine_compute(m, &in->shape, sk_inst_work(p, in), p->threads);
 }
 
 /* Products and attention of a calibrated machine were measured with the bytes that they move. */
-static double kernel(const sk_machine *m, double seconds, int64_t bytes, bool stream)
+static double kernel(const sk_machine *m, double seconds, int64_t bytes, sk_kernel_kind kind)
 {
-    if (!stream && m->kernels.n_ops) bytes = 0;
-    return sk_machine_kernel(m, seconds, bytes, stream);
+    if (kind >= SK_KERNEL_PRODUCT && m->kernels.n_ops) bytes = 0;
+    return sk_machine_kernel(m, seconds, bytes, kind);
 }
 
 /* Of a kernel that executes all instructions of a launch. */
 static double launch_cost(const sk_machine *m, const sk_program *p, const sk_launch_plan *l)
 {
     double sum = 0;
-    bool stream = true;
-    for (int i = 0; i < l->n; i++) sum += compute(m, p, l->by ? l->pcs[i] : l->at + i, &stream);
-    return kernel(m, sum, sk_launch_bytes(p, l), stream);
+    sk_kernel_kind kind = SK_KERNEL_STREAM;
+    for (int i = 0; i < l->n; i++) sum += compute(m, p, l->by ? l->pcs[i] : l->at + i, &kind);
+    return kernel(m, sum, sk_launch_bytes(p, l), kind);
+}
+
+/* Of adding a gradient to that of the micro-batches before, where the product does not do it. */
+static double accumulate_cost(const sk_machine *m, const sk_program *p, const sk_inst *in)
+{
+    const sk_buffer *to = in->out[0] >= 0 ? &p->bufs.v[in->out[0]] : NULL;
+    if (in->act != SK_DO_OP || !(in->add & 1) || !to || to->kind != SK_GRADS) return 0;
+    return sk_machine_accumulate(m, to->bytes / (int64_t)sk_dtype_size(to->type));
 }
 
 /* A launch without products and attention, by what such were measured to take; below 0: none was.
@@ -84,15 +92,16 @@ static double price(const sk_machine *m, const sk_program *p, int pc)
 {
     const sk_inst *in = &p->insts.v[pc];
     const sk_launch_plan *l = sk_launch_of(p, pc);
-    bool stream = true;
+    sk_kernel_kind kind = SK_KERNEL_STREAM;
     if (l && l->at != pc) return 0; /* paid for where the launch stands */
     if (!l && in->in[0] >= 0 && p->bufs.v[in->in[0]].placement == SK_HOST)
         return sk_machine_host(m, sk_inst_bytes(p, in));
     double was = measured(m, p, pc);
     if (was >= 0) return sk_inst_share(in) * was;
     if (l) return sk_inst_share(in) * launch_cost(m, p, l); /* all are of the same updates */
-    double seconds = compute(m, p, pc, &stream);
-    return sk_inst_share(in) * kernel(m, seconds, sk_inst_bytes(p, in), stream);
+    double seconds = compute(m, p, pc, &kind);
+    seconds = kernel(m, seconds, sk_inst_bytes(p, in), kind) + accumulate_cost(m, p, in);
+    return sk_inst_share(in) * seconds;
 }
 
 static double cost(sk_sim_rank *w, const sk_inst *in)
@@ -165,6 +174,15 @@ static sk_coll_ask ask_of(const sk_sim_group *c, const sk_call_plan *plan)
     return ask;
 }
 
+/* By a library: one call, or one for each of the tensors of a layer. */
+static double library_cost(const sk_machine *m, const sk_sim_group *c, const sk_call_plan *plan,
+                           int64_t bytes)
+{
+    int more = plan->kind == SK_ALLGATHER && m->engine.gather_each ? plan->n_segs - 1 : 0;
+    double seconds = sk_machine_coll(m, plan->kind, bytes, c->reach);
+    return more > 0 ? seconds + more * sk_machine_coll(m, plan->kind, 0, c->reach) : seconds;
+}
+
 /* Priced by the algorithm that the compiler chose.  The program may be that of another rank of the
  * same shape, whose group is spread otherwise over hosts: where its algorithm does not fit, the one
  * that would be chosen here. */
@@ -178,8 +196,7 @@ static double call_cost(const sk_sim *k, const sk_sim_group *c, const sk_call_pl
         seconds = sk_call_seconds(k->in->calls, plan->kind, c->reach.n, bytes);
     if (seconds >= 0 && isfinite(seconds)) return seconds;
     seconds = INFINITY;
-    if (m->unit || !m->chosen || plan->algorithm < 0)
-        return sk_machine_coll(m, plan->kind, bytes, c->reach);
+    if (m->unit || !m->chosen || plan->algorithm < 0) return library_cost(m, c, plan, bytes);
     int how = plan->algorithm;
     if (!sk_coll_can(sk_coll_parts[how], &ask))
         how = sk_choose(&m->costs, &ask, c->reach.hosts, plan->reduce, bytes, NULL);
@@ -339,6 +356,10 @@ static bool step(sk_sim *k, sk_sim_rank *w)
         break;
     case SK_DO_COPIED:
         end_copy(w, in);
+        break;
+    case SK_DO_LOAD:
+        if (w->m->engine.host_waits) w->host = fmax(w->host, w->now);
+        work(w, in);
         break;
     default:
         work(w, in);

@@ -20,7 +20,9 @@ static void price(const sk_machine *m)
         sk_assert(fair(sk_machine_compute(m, &s, 1e9, 2)));
     }
     sk_assert(!m->kernels.n_ops || fair(fmax(sk_machine_op(m, "add", SK_BF16, 1 << 20, 2), 0)));
-    sk_assert(fair(sk_machine_kernel(m, 1, 1 << 20, true)));
+    sk_assert(fair(sk_machine_kernel(m, 1, 1 << 20, SK_KERNEL_STREAM)));
+    sk_assert(fair(sk_machine_kernel(m, 1, 1 << 20, SK_KERNEL_LOSS)));
+    sk_assert(fair(sk_machine_accumulate(m, 1 << 20)));
     sk_assert(fair(sk_machine_copy(m, 1 << 20, true)) && fair(sk_machine_host(m, 1 << 20)));
     sk_assert(fair(sk_machine_send(m, 1 << 20, true)) && fair(sk_machine_send(m, 1 << 20, false)));
 }

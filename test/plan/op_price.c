@@ -170,6 +170,13 @@ static void attention(void)
     check(near(sk_machine_compute(&m, &s, 1000, 1), 1000 / 5.0)); /* below: by the width */
     m.engine.flash = 0.5;
     check(near(sk_machine_compute(&m, &s, 1000, 1), 1000 / 2.5));
+    m.kernels.sustained = 0.5; /* attention was timed as it runs */
+    check(near(sk_machine_compute(&m, &s, 1000, 1), 1000 / 2.5));
+    m.kernels.older = 0.25;
+    check(near(sk_machine_compute(&m, &s, 1000, 1), 1000 / 2.5));
+    m.engine.older = true;
+    check(near(sk_machine_compute(&m, &s, 1000, 1), 1000 / 0.625));
+    m.kernels.sustained = 0;
     m.engine.scores_in_memory = true;
     double flops = 2.0 * 2 * 16 * 32 * 32;
     check(near(sk_machine_compute(&m, &s, 1, 1), 4 * flops / 100 + 19.0 * 2 * 16 * 32 / 10));
@@ -181,9 +188,16 @@ static void kernels(void)
 {
     sk_machine m = {.flops = 100, .memory_rate = 10, .overhead = 0.5};
     m.engine.stream = 2;
-    check(near(sk_machine_kernel(&m, 3, 20, false), 3.5));
-    check(near(sk_machine_kernel(&m, 3, 20, true), 4.5));
-    check(near(sk_machine_kernel(&m, 3, 50, false), 5.5));
+    m.engine.loss = 5;
+    check(near(sk_machine_kernel(&m, 3, 20, SK_KERNEL_PRODUCT), 3.5));
+    check(near(sk_machine_kernel(&m, 3, 20, SK_KERNEL_STREAM), 4.5));
+    check(near(sk_machine_kernel(&m, 3, 20, SK_KERNEL_LOSS), 10.5));
+    check(near(sk_machine_kernel(&m, 3, 50, SK_KERNEL_ATTENTION), 5.5));
+    m.engine.loss = 0; /* as skein */
+    check(near(sk_machine_kernel(&m, 1, 20, SK_KERNEL_LOSS), 2.5));
+    check(sk_machine_accumulate(&m, 30) == 0);
+    m.engine.accumulate = 6;
+    check(near(sk_machine_accumulate(&m, 30), 18.5));
 }
 
 static void links(void)
@@ -198,6 +212,12 @@ static void links(void)
     m.engine.gathers = 0.5;
     check(near(sk_machine_coll(&m, SK_ALLGATHER, 8, eight), 6 + 3 + 7 * 4.0));
     m.engine.gathers = 0;
+    m.call = 10; /* once for each call, also an all-reduce; and for each message */
+    check(near(sk_machine_coll(&m, SK_ALLGATHER, 8, four), 10 + 3 + 6 * 0.5));
+    check(near(sk_machine_coll(&m, SK_ALLREDUCE, 8, eight), 10 + 2 * (2 + 3 + 8 * 2.0 / 0.92)));
+    check(near(sk_machine_send(&m, 4, true), 10 + 1 + 2));
+    check(near(sk_machine_send(&m, 4, false), 10 + 3 + 32));
+    m.call = 0;
     m.n_between = 1, m.between[0] = (sk_between_rate){2, 8, 0.0625}; /* 16 seconds a byte */
     check(near(sk_machine_coll(&m, SK_ALLGATHER, 8, eight), 6 + 3 + 7 * 4.0));
 }
@@ -227,13 +247,19 @@ static void files(void)
     sk_machine m, again;
     check(!sk_machine_read(&arena, "h100-8:megatron-2021", &m) && !m.overlap && m.nccl);
     check(m.engine.scores_in_memory && m.kernels.sms == 132);
+    check(m.call == 30e-6 && m.kernels.older == 0.62 && m.engine.accumulate == 6);
+    check(!sk_machine_read(&arena, "a100-8:deepspeed-2022", &m) && m.engine.gather_each);
+    check(!sk_machine_read(&arena, "h200-8:nanotron", &m) && m.engine.older &&
+          m.engine.loss == 6.5);
     fails(sk_machine_read(&arena, "h100-8:caffe", &m), SK_EUSAGE, ":nemo");
     const char *path = file("like: a100-8:fsdp\nproduct: bf16 64 128 256 1e12\n"
                             "product: fp8 4096 4096 4096 2e12\nattention: 32 1e12 2e12\n"
                             "product: bf16 64 128 256 3e12 8\nattention_at: f32 64 512 3e12 2e12\n"
                             "op: layernorm bf16 2.5e7 1.25e-5\nop: any f32 8 1e-6\n"
                             "step: 4e-5\ncrowd: 1.25\nissue: 3e-6\nversion: 2\n"
-                            "between: 4 1e6 2e9\nbetween: 8 1e6 1e9\nhost_launch: 1e-5\n");
+                            "between: 4 1e6 2e9\nbetween: 8 1e6 1e9\nhost_launch: 1e-5\n"
+                            "call: 2e-5\nloss: 3\naccumulate: 10\nolder: 0.5\ngather_each: yes\n"
+                            "older_attention: no\n");
     check(!sk_machine_read(&arena, path, &m));
     check(m.kernels.n_products == 3 && m.kernels.product[1].fp8 && m.kernels.product[0].k == 256);
     check(m.kernels.n_widths == 1 && m.n_between == 2 && m.engine.host_launch == 1e-5);
@@ -251,6 +277,8 @@ static void files(void)
     check(again.kernels.n_attention_at == 1 && again.kernels.attention_at[0].type == SK_F32);
     check(again.kernels.attention_at[0].keys == 512 &&
           again.kernels.attention_at[0].forward == 3e12);
+    check(again.call == 2e-5 && again.engine.loss == 3 && again.engine.accumulate == 10);
+    check(again.kernels.older == 0.5 && again.engine.gather_each && !again.engine.older);
     check(again.n_between == 2 && again.between[1].rate == 1e9 && again.nccl == m.nccl);
     remove(path);
     refused("like: h100-8\nproduct: bf16 64 128 1e12\n", "TYPE M N K FLOPS");

@@ -480,6 +480,12 @@ static void overlap(void)
     check(hidden < k.p.seconds, "overlap", hidden, k.p.seconds);
 }
 
+/* A difference of two long sums. */
+static void close_to(const char *what, double found, double wanted)
+{
+    check(fabs(found - wanted) <= 1e-6 * fabs(wanted), what, found, wanted);
+}
+
 /* A host that needs a second for each kernel: the step is as long as launching them all, and the
  * last of them. */
 static void host_launches(void)
@@ -512,6 +518,68 @@ static void contention(void)
     check(k.p.seconds <= 1.5 * alone, "contended step", k.p.seconds, alone);
 }
 
+/* A host that waits for each batch launches the kernel behind it late, by one launch.  Kernels are
+ * longer than launches, so no other is late. */
+static void host_waits(void)
+{
+    sk_machine m = *machine("h100-8");
+    simulated k = {.t = small("tiny", 4, 8, "dp=1")};
+    k.t.n_micro = 2;
+    m.engine.host_launch = m.overhead / 2;
+    if (!walk(&k, &m, false)) return;
+    double ahead = k.p.seconds, loads = 0;
+    m.engine.host_waits = true;
+    if (!walk(&k, &m, false)) return;
+    const sk_program *p = k.programs[0];
+    for (int i = 0; i < p->n_train; i++) loads += p->insts.v[i].act == SK_DO_LOAD;
+    check(loads > 2, "loads", loads, 2);
+    close_to("waits for batches", k.p.seconds - ahead, (loads - 1) * m.engine.host_launch);
+}
+
+/* A micro-batch's gradients are added by kernels of their own: all but the first of each parameter,
+ * and the tied table of words has two in each micro-batch.  A few vectors, which skein itself adds
+ * by an instruction of their own, are left out: less than 1 % here. */
+static void accumulates(void)
+{
+    sk_machine m = *machine("h100-8");
+    simulated k = {.t = small("tiny", 4, 8, "dp=1")};
+    k.t.n_micro = 4, m.overhead = 0;
+    if (!walk(&k, &m, false)) return;
+    double fused = k.p.seconds, elements = 0;
+    m.engine.accumulate = 10;
+    if (!walk(&k, &m, false)) return;
+    const sk_program *p = k.programs[0];
+    double words = (double)(k.t.hyper.vocab_size * k.t.hyper.hidden_size);
+    for (int i = 0; i < p->params.n; i++) {
+        const sk_buffer *g = &p->bufs.v[p->params.v[i].grad];
+        elements += (double)(g->bytes / (int64_t)sk_dtype_size(g->type));
+    }
+    double wanted = 10 * (3 * elements + 4 * words) / m.memory_rate;
+    check(fabs(k.p.seconds - fused - wanted) < 0.01 * wanted, "accumulates", k.p.seconds - fused,
+          wanted);
+}
+
+/* Every tensor of a layer is gathered alone: each but the first of a call takes the call and the
+ * hops once more. */
+static void gathers_each(void)
+{
+    sk_machine m = *machine("h100-8");
+    simulated k = {.t = small("tiny", 4, 8, "dp=4 zero=3")};
+    m.overlap = false;
+    if (!walk(&k, &m, true)) return;
+    double together = k.p.seconds, more = 0;
+    m.engine.gather_each = true;
+    if (!walk(&k, &m, true)) return;
+    const sk_program *p = k.programs[0];
+    for (int i = 0; i < p->n_train; i++) {
+        const sk_inst *in = &p->insts.v[i];
+        const sk_call_plan *c = in->act == SK_DO_START ? &p->calls.v[in->call] : NULL;
+        if (c && c->kind == SK_ALLGATHER) more += c->n_segs - 1;
+    }
+    check(more >= 2 * 4, "tensors", more, 8);
+    close_to("gathers each", k.p.seconds - together, more * (m.call + 3 * m.costs.inside.alpha));
+}
+
 /* Products in n chunks: where work is long, each of the collectives beside them shows only a chunk.
  * These are all of the width but the two of the embedding; where bytes do not move by
  * themselves, nothing is hidden. */
@@ -521,7 +589,7 @@ static void overlap_chunks(bool sp, int n, bool by_themselves)
     sk_machine m = *machine("h100-8");
     m.overlap = by_themselves;
     m.kernels = (sk_kernel_rates){0}; /* products cost their flops, of whatever size */
-    m.overhead = m.costs.inside.alpha = 0;
+    m.overhead = m.call = m.costs.inside.alpha = 0;
     m.flops = 1e9;
     snprintf(text, sizeof text, "tp=2 %s overlap=%d", sp ? "sp" : "", n);
     simulated one = {.t = small("llama-tiny", 3, 8, sp ? "tp=2 sp" : "tp=2")},
@@ -901,6 +969,9 @@ int main(void)
     identities("pp=4 micro=8 schedule=gpipe", "a100-8");
     overlap();
     host_launches();
+    host_waits();
+    accumulates();
+    gathers_each();
     contention();
     all_overlaps();
     traces("dp=2 tp=2 pp=2 micro=4", "h100-8");
