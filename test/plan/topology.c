@@ -266,7 +266,7 @@ static void rails(void)
     near("their price",
          sk_machine_coll(sk_network_call(&x.n, 0, SK_ALLGATHER, 0), SK_ALLGATHER, 1LL << 40,
                          (sk_reach){16, 2, 8}),
-         (1LL << 40) * 15 / 16 / (2 * 46e9) + 14 * 3.4e-6 + 1.4e-5);
+         (1LL << 40) * 15 / 16 / (2 * 46e9) + 14 * 3.4e-6 + 1.4e-5 + 30e-6); /* and the call */
 }
 
 /* A ring both ways has half of its bytes on each link; with every second host, its neighbours'
@@ -518,10 +518,11 @@ static void random_layout(sk_trial *t, char *text, size_t n)
     at += snprintf(text + at, n - (size_t)at, " %s=%d%s", moe ? "ep" : "cp", moe ? pick(1, 4) : cp,
                    cp > 1 ? bys[pick(0, 2)] : "");
     if (zero == 3 && dp % copy == 0) at += snprintf(text + at, n - (size_t)at, " copy=%d", copy);
-    if (zero == 0 && dp > 1 && !moe)
-        at += snprintf(text + at, n - (size_t)at, "%s", syncs[pick(0, 4)]);
+    const char *sync = zero == 0 && dp > 1 && !moe ? syncs[pick(0, 4)] : "";
+    at += snprintf(text + at, n - (size_t)at, "%s", sync);
     snprintf(text + at, n - (size_t)at, " order: %s", orders[3 * moe + pick(0, 2)]);
-    *t = small(moe ? "switch-tiny" : presets[cp > 1 || pick(0, 1)], pick(1, 6), pick(1, 20), text);
+    int64_t batch = pick(1, 20) + (*sync ? dp : 0); /* each replica has a sample */
+    *t = small(moe ? "switch-tiny" : presets[cp > 1 || pick(0, 1)], pick(1, 6), batch, text);
     t->hyper.intermediate_size = pick(30, 70);
     t->bucket_bytes = pick(0, 1) ? 4096 : 0;
 }
