@@ -1,6 +1,7 @@
 /* q2.c - -1, 0 or 1 times a scale for 128 elements, at random so that the mean is right (TernGrad,
  * Wen et al. 2017).  34 bytes for 128 elements; what is lost is up to the largest of a block, and 0
- * on average. */
+ * on average.  Its square is on average x (largest - x), more than that of most x: with error
+ * feedback it would grow from step to step. */
 #include "coll/codec.h"
 
 #include <string.h>
@@ -36,4 +37,5 @@ const sk_codec sk_codec_q2 = {
     .decode = decode,
     .encode_flops = 350,
     .decode_flops = 90,
-    .sums_only = true};
+    .sums_only = true,
+    .no_feedback = true};

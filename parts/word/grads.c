@@ -81,7 +81,7 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
                                         "q2",
                                         "q4",
                                         "q8",
-                                        "q2 feedback",
+                                        "q4 feedback",
                                         "topk:0.1 feedback",
                                         "randk:0.5 feedback",
                                         "threshold:1.5 feedback",

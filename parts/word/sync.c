@@ -313,6 +313,12 @@ static sk_status codec_fits(const sk_axis_sync *s)
                        "layout: sync=%s:%d:codec=%s loses most of every change; add feedback, as "
                        "codec=%s:feedback, which sends later what was not sent",
                        s->name, s->every, s->codec, s->codec);
+    if (codec.no_feedback && s->feedback)
+        return sk_fail(SK_ECONF,
+                       "layout: sync=%s:%d:codec=%s:feedback: what the codec loses at random is "
+                       "more than most changes, and kept for the next one it grows; leave out "
+                       "feedback, or take a codec that is nearer, as q4",
+                       s->name, s->every, s->codec);
     return SK_OK;
 }
 
@@ -586,7 +592,7 @@ static void draw_codec(sk_dice *d, char phrase[SK_WORD_TEXT])
     add(phrase, text);
     snprintf(text, sizeof text, ":%g", sk_dice_one_in(d, 2) ? c->value_usual : c->value_most / 2);
     if (c->value_name) add(phrase, text);
-    if (c->needs_feedback || sk_dice_one_in(d, 2)) add(phrase, ":feedback");
+    if (c->needs_feedback || (!c->no_feedback && sk_dice_one_in(d, 2))) add(phrase, ":feedback");
 }
 
 /* Where no other axis has ranks: backup workers.  Tests let all of them come. */

@@ -73,8 +73,9 @@ typedef struct sk_codec {
     /* Work of a processor for an element, in operations of a matrix product that take as long there
      * (measured): what a step costs besides the bytes that are read and written. */
     double encode_flops, decode_flops;
-    bool sums_only;                               /* gradients alone: weights would be useless */
-    bool needs_feedback;                          /* what is not sent has to be sent later */
+    bool sums_only;      /* gradients alone: weights would be useless */
+    bool needs_feedback; /* what is not sent has to be sent later */
+    bool no_feedback; /* what is lost at random can be more than what was given: kept, it grows */
     int64_t (*row_kept)(int64_t n, double value); /* of codecs that send some elements of a row of n
                                                      and nothing of the others: how many at most */
     bool low_rank; /* it encodes no rows: gradients are summed as two factors of rank `value`,

@@ -43,6 +43,12 @@ static sk_status codecs_fit(const sk_layout *l, const sk_codec *weights, const s
                        "layout: grads=%s loses most of every gradient; add 'feedback' (... with "
                        "feedback), which sends later what was not sent",
                        l->grads_as);
+    if (grads && grads->no_feedback && l->feedback)
+        return sk_fail(SK_ECONF,
+                       "layout: grads=%s with feedback: what it loses at random is more than most "
+                       "gradients, and kept for the next step it grows; leave out feedback, or "
+                       "take a codec that is nearer, as q4",
+                       l->grads_as);
     return SK_OK;
 }
 

@@ -116,7 +116,7 @@ static const struct {
     {"dp=3", "grads=sign feedback"},
     {"pp=2 dp=2 zero=3 micro=3", "weights=int8 grads=q4 feedback"},
     {"dp=2 cp=2", "grads=q8"},
-    {"dp=3 zero=2 micro=2", "grads=q2 feedback"},
+    {"dp=3 zero=2 micro=2", "grads=q4 feedback"},
     {"dp=3", "grads=powersgd:3 feedback"},
     {"dp=2 tp=2 zero=1 micro=2", "grads=powersgd:4 feedback"},
     {"pp=2 dp=2 micro=3", "grads=powersgd:4 feedback"},
