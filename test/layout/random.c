@@ -853,6 +853,9 @@ static const pair known[] = {
     {"gpt2 layers=2 b=8 steps=5 optim=adamw matrix=kfac all_kron=1", "dp=2 zero=1 tp=2"},
     {"llama layers=2 b=8 steps=5 optim=muon first=1", "dp=2 zero=2; canonical order"},
     {"gpt2 layers=2 b=8 steps=5 optim=kfac first=1", "pp=2 dp=2 micro=2"},
+    {"llama keys=2 v=400 b=8 t=6 steps=5 optim=adamw", "dp=2 offload=state"},
+    {"mixtral v=400 b=8 t=6 steps=5 optim=sgd", "dp=4 micro=2 offload=state+weights:file"},
+    {"gpt2 layers=2 v=400 b=8 t=6 steps=5 optim=lion", "pp=2 dp=2 micro=2 offload=weights+state"},
     /* rank 1 leaves half of the norm; fast order cannot decide the next, and canonical order
        measures no noise of tied weights */
     {"qwen2 keys=4 v=34 t=6 optim=adamw", "mesh ep=2; split be over ep; grads=powersgd:1 feedback"},

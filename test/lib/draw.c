@@ -643,13 +643,15 @@ static void draw_layout(pair *p, const sk_pair_most *most)
     put(p, ALL_KRON, t.matrix && sk_optim_find(t.matrix)->factors);
 }
 
-/* A table of words with many more rows than a batch reads, of which ranks sum these rows alone. */
+/* A table of words with many more rows than a batch reads, of which ranks sum these rows alone, but
+ * on GPUs; more often where some of the memory is elsewhere. */
 static void draw_words(pair *p)
 {
     sk_trial t;
-    sk_assert(!sk_pair_read(p, &t));
-    bool few = t.extras || t.hyper.tie_word_embeddings || !strcmp(t.model->name, "mlp");
-    if (one_in(3) && !few) put(p, V, pick(100, 400));
+    sk_layout l;
+    sk_assert(!sk_pair_read(p, &t) && !sk_layout_read(p->layout, 0, &l));
+    bool few = t.gpu || t.extras || t.hyper.tie_word_embeddings || !strcmp(t.model->name, "mlp");
+    if (one_in(sk_layout_offloads(&l) ? 1 : 3) && !few) put(p, V, pick(100, 400));
 }
 
 /* --- the whole --- */
