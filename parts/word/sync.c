@@ -543,9 +543,18 @@ static void idle(const sk_layout *l, sk_out *o)
     }
 }
 
+/* Gradients that were reduced over another axis of the batch travel in as many parts, weights
+ * whole: it takes more steps than parts. */
 static bool claims(const sk_word_ask *ask)
 {
-    return ask->optim && sk_layout_any_local(ask->layout);
+    const sk_layout *l = ask->layout;
+    for (int a = 0; a < l->mesh.n; a++) {
+        int parts = 1;
+        for (int b = 0; b < l->mesh.n; b++)
+            if (strchr(l->split[b], 'b') && !*l->sync[b].name) parts *= l->mesh.size[b];
+        if (*l->sync[a].name && l->sync[a].every <= parts) return false;
+    }
+    return ask->optim && sk_layout_any_local(l);
 }
 
 static bool may_draw(const sk_layout *l, int a)

@@ -237,7 +237,7 @@ case_of 78 "vocab_size is 10000000000|1 to 1e+08" plan model=tiny model.vocab_si
 case_of 78 "elements, at most" plan model=tiny model.vocab_size=1e8 train.batch=1e9
 case_of 78 "elements, at most" plan model=mlp model.input_size=1e8 model.hidden_size=1e8 train.batch=1e9
 case_of 64 "train.batch|from 1 to 1000000000" plan model=tiny train.batch=1e12
-case_of 78 "at most 64 of 64" plan model=tiny layout=pp=3000
+case_of 78 "at most 512 of 64" plan model=tiny layout=pp=3000
 case_of 78 "2048 ranks have more than 1024 different programs|train.seq" simulate model=tiny layout=cp=2048 \
     model.max_position_embeddings=4096 train.seq=4095
 case_of 78 "from step 2 on: layout: a run that|leave out 'offload=state'" plan model=tiny layout=dp=2 \

@@ -85,7 +85,7 @@ sk_status sk_measure(sk_arena *a, sk_program **programs, int n_ranks, double out
     }
     SK_TRY(sk_machine_read(a, "h100-8", &m));
     m.overhead = m.costs.inside.alpha = m.costs.inside.each = 0;
-    m.costs.between.alpha = m.costs.between.each = 0;
+    m.costs.between.alpha = m.costs.between.each = m.call = 0;
     SK_TRY(sk_simulate(a, &in, &simulated));
     out[SK_LOWERS_WIRE] = (double)simulated.wire;
     out[SK_LOWERS_WAITING] = (simulated.exposed + simulated.bubble + simulated.uncovered) * n_ranks;

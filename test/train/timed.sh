@@ -177,9 +177,9 @@ refused 78 "take bf16" "${job[@]}" layout="dp=2 sync=ssp:1" train.dtype=f16 run=
 refused 78 "stop or skip" "${job[@]}" layout="dp=2 sync=backup:1" train.nonfinite=rollback run=no
 refused 78 "train.steps=N" model=tiny data.train=text data.tokenizer=byte train.time=10s layout="dp=2 sync=backup:1" run=no
 for way in backup:1 ssp:3; do
-    refused 78 "with 'synchronize dp by $way' each rank goes by itself" "${job[@]}" layout="dp=2 sync=$way" train.relayout="5: dp=2" run=no
+    refused 78 "with 'sync=$way' each rank goes by itself" "${job[@]}" layout="dp=2 sync=$way" train.relayout="5: dp=2" run=no
     refused 78 "from step 5 on: all ranks change the layout together" "${job[@]}" layout=dp=2 train.relayout="5: dp=2 sync=$way" run=no
-    subcommand=plan refused 78 "with 'synchronize dp by $way' each rank goes by itself" "${job[@]}" layout=dp=2 train.relayout="5: dp=2 sync=$way"
+    subcommand=plan refused 78 "with 'sync=$way' each rank goes by itself" "${job[@]}" layout=dp=2 train.relayout="5: dp=2 sync=$way"
 done
 # config.yaml has the last keys of a run; the log, where they were changed.
 for way in backup:1 ssp:1; do
