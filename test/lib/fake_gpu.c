@@ -573,7 +573,8 @@ static sk_status launch(int i, const sk_args *a, const sk_launch *l)
 {
     SK_TRY(lucky());
     SK_TRY(sk_op_takes(sk_op_parts[i - FIRST], a));
-    op_call c = {sk_op_parts[i - FIRST], *a, l->step, l->updates};
+    op_call c = {.op = sk_op_parts[i - FIRST], .step = l->step, .updates = l->updates};
+    c.args = *a; /* no initialiser: behind one gcc 12 clears padding of arrays where there is none */
     append(l->stream, do_op, &c, sizeof c, false);
     return SK_OK;
 }
@@ -1471,7 +1472,8 @@ static sk_status update(int part, int pass, const sk_update_job *j, const sk_lau
     const sk_optim *o = sk_optim_parts[part];
     SK_TRY(lucky());
     SK_TRY(sk_update_takes(o->name, j));
-    pass_call c = {o, pass, *j};
+    pass_call c = {.optim = o, .pass = pass};
+    c.job = *j; /* as in launch() */
     append(l->stream, do_pass, &c, sizeof c, false);
     return SK_OK;
 }
