@@ -5,7 +5,7 @@
  *
  * A rank that cannot go on is passed over and tried again.  What it waits for is fixed by order and
  * not by time, so the result does not depend on which rank is tried first. */
-#include "plan/sim_state.h"
+#include "plan/sim_laps.h"
 #include "program/acts.h"
 
 #include <math.h>
@@ -40,8 +40,8 @@ static double unit_cost(sk_sim_rank *w, const sk_inst *in)
     int last = w->p->graph->n_layers - 1;
     if (in->act != SK_DO_OP || in->layer < 1 || in->layer >= last) return 0;
     int *paid = &w->charged[SK_N_WORKS * in->layer + (int)in->work];
-    if (*paid == in->micro + 1) return 0;
-    *paid = in->micro + 1;
+    if (*paid == w->micros + in->micro + 1) return 0;
+    *paid = w->micros + in->micro + 1;
     return in->work == SK_WORK_B ? 2 : 1;
 }
 
@@ -61,10 +61,9 @@ static double launch_cost(const sk_sim *k, const sk_program *p, const sk_launch_
     return sk_machine_kernel(k->m, sum, sk_launch_bytes(p, l), stream);
 }
 
-static double cost(const sk_sim *k, sk_sim_rank *w, const sk_inst *in)
+static double price(const sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 {
     bool stream = true;
-    if (k->m->unit) return unit_cost(w, in);
     if (w->seconds) return sk_inst_share(in) * w->seconds[w->pc];
     const sk_launch_plan *l = sk_launch_of(w->p, w->pc);
     if (l && l->at != w->pc) return 0; /* paid for where the launch stands */
@@ -73,6 +72,14 @@ static double cost(const sk_sim *k, sk_sim_rank *w, const sk_inst *in)
         return sk_machine_host(k->m, sk_inst_bytes(w->p, in));
     double seconds = compute(k, w->p, w->pc, &stream);
     return sk_inst_share(in) * sk_machine_kernel(k->m, seconds, sk_inst_bytes(w->p, in), stream);
+}
+
+static double cost(const sk_sim *k, sk_sim_rank *w, const sk_inst *in)
+{
+    if (k->m->unit) return unit_cost(w, in);
+    if (!w->costs) return price(k, w, in);
+    if (w->costs[w->pc] < 0) w->costs[w->pc] = price(k, w, in);
+    return w->costs[w->pc];
 }
 
 /* A kernel begins when the thread of the host has launched it and the one before is over. */
@@ -158,7 +165,7 @@ static double call_cost(const sk_sim *k, const sk_sim_group *c, const sk_call_pl
 }
 
 /* In a step on average, as ranks have it: each member's bytes are whole. */
-static int64_t wire_of(const sk_inst *in, const sk_call_plan *plan, int n)
+int64_t sk_sim_wire(const sk_inst *in, const sk_call_plan *plan, int n)
 {
     int64_t sum = 0;
     if (sk_inst_share(in) == 1) return sk_call_wire(plan, n);
@@ -180,7 +187,7 @@ static void announce(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
     m->cost = sk_inst_share(in) * call_cost(k, c, plan, sk_call_bytes(plan));
     m->begin = fmax(m->ready, c->free);
     m->end = c->free = m->begin + m->cost;
-    c->wire += wire_of(in, plan, c->reach.n);
+    c->wire += sk_sim_wire(in, plan, c->reach.n);
 }
 
 /* A call in shared memory is work of its members' cores.  Where members outnumber the cores, its
@@ -255,8 +262,9 @@ static bool receive(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 static bool sent(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 {
     sk_sim_channel *q = channel_to(k, w, k->at[partner(k, w, in->peer)]);
-    if (q->taken < in->sent) return false;
-    if (in->sent) wait_for(w, INFINITY, q->v[in->sent - 1].taken);
+    int64_t n = in->sent + q->more;
+    if (q->taken < n) return false;
+    if (n) wait_for(w, INFINITY, q->v[n - 1].taken);
     return true;
 }
 
@@ -324,6 +332,7 @@ static bool step(sk_sim *k, sk_sim_rank *w)
     if (sk_layout_timed(&w->p->layout) && in->call < 0)
         k->out->wire_axis[sk_timed_axis(&w->p->layout)] += in->wire * w->out->ranks;
     w->pc++;
+    if (w->laps) sk_sim_laps_go(w);
     return true;
 }
 

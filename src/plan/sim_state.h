@@ -23,6 +23,7 @@ typedef struct sk_sim_group { /* a group, or all groups whose members are of the
     bool any_order;        /* of sums */
     double free;           /* when the newest complete call was over */
     int64_t wire;
+    int first; /* the first of its simulated ranks */
     struct {
         sk_sim_call *v;
         int n, cap;
@@ -36,7 +37,10 @@ typedef struct sk_sim_message {
 typedef struct sk_sim_channel { /* messages to one rank */
     sk_sim_message *v;
     int n, cap, taken, to;
+    int more, mark; /* of laps (sim_laps.h): messages beyond those listed; n at the lap's begin */
 } sk_sim_channel;
+
+typedef struct sk_sim_laps sk_sim_laps;
 
 typedef struct sk_sim_rank {
     const sk_program *p;
@@ -57,6 +61,9 @@ typedef struct sk_sim_rank {
     double updating;       /* when the newest update of the background worker is over */
     double copying;        /* when the newest copy between memories is over */
     double *copied;        /* by copy: when it began and was over */
+    sk_sim_laps *laps;     /* NULL: its program lists all micro-batches */
+    double *costs;         /* then, by instruction: what it takes; below 0: not priced yet */
+    int micros;            /* the same: to add to an instruction's, so that those of laps differ */
     int *charged; /* unit machine: [SK_N_WORKS * layer + work] -> 1 + micro last paid for */
 } sk_sim_rank;
 
@@ -66,6 +73,7 @@ typedef struct sk_sim {
     const sk_machine *m;
     const sk_layout *l;
     int n, n_ranks; /* simulated; real */
+    int n_micro;    /* that are walked; 0: all */
     sk_sim_rank *w;
     int *at; /* by real rank: the simulated one */
     sk_sim_group *groups;
@@ -75,5 +83,7 @@ typedef struct sk_sim {
 
 /* sim_execute.c: all ranks to the end of their programs. */
 sk_status sk_sim_execute(sk_sim *k);
+/* Bytes of a call of n members, in a step on average. */
+int64_t sk_sim_wire(const sk_inst *in, const sk_call_plan *plan, int n);
 
 #endif

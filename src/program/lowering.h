@@ -3,6 +3,7 @@
 #define SK_PROGRAM_LOWERING_H
 
 #include "program/program.h"
+#include "program/repeats.h"
 #include "program/saved.h"
 #include "program/pipeline_schedule.h"
 
@@ -60,6 +61,8 @@ typedef struct sk_plan {
     const int *place; /* by chunk: its stage */
     /* tasks */
     const sk_tasks *tasks[2]; /* of the validation and the training section, by stage */
+    int n_listed;             /* micro-batches in them: all, or few (repeats.h) */
+    const sk_runs *runs;      /* then, by stage: what the training section has in all */
     /* edges; from `recompute` on the arrays by tensor are copies that have clones too */
     const uint64_t *read_by;      /* tensor id -> set of stages that read it */
     const uint64_t *read_forward; /* the same, of forward nodes alone */
@@ -136,9 +139,9 @@ typedef struct sk_lowering {
     sk_place at;
     bool training;         /* this section makes gradients */
     const sk_tasks *tasks; /* of the section at work, by stage */
-    sk_at_hand **hand;     /* [tensor * n_micro + micro] */
+    sk_at_hand **hand;     /* [tensor * n_listed + micro] */
     int *task_at; /* [micro][chunk][work] -> 1 + its place in this stage's list; 0: there is none */
-    int *packed;  /* [tensor * n_micro + micro]: 1 + the buffer in fewer bits; 0: none */
+    int *packed;  /* [tensor * n_listed + micro]: 1 + the buffer in fewer bits; 0: none */
     int *gathering;     /* [layer][width]: the call that gathers its sharded weights */
     int gathered_layer; /* whose weights are gathered; -1: none */
     sk_ints layers;     /* of the task being written, in its order */
@@ -415,6 +418,7 @@ sk_status sk_plan_workspaces(sk_lowering *e);
 sk_status sk_assign_chunks(sk_lowering *e);
 sk_status sk_propagate_sharding(sk_lowering *e);
 sk_status sk_order_tasks(sk_lowering *e);
+void sk_repeats_list(sk_lowering *e, sk_tasks *tasks, sk_runs *of); /* repeats.c */
 sk_status sk_find_edges(sk_lowering *e);
 sk_status sk_split_backward(sk_lowering *e);
 sk_status sk_plan_sums(sk_lowering *e);
@@ -545,5 +549,6 @@ sk_status sk_join_launches(sk_lowering *e);
 
 /* memory.c: offsets. */
 void sk_plan_memory(sk_program *p);
+int64_t sk_table_bytes(const sk_call_plan *c);
 
 #endif

@@ -324,14 +324,19 @@ static void place_parts(sk_program *p)
             p->bufs.v[i].offset = p->bufs.v[p->bufs.v[i].within].offset + p->bufs.v[i].part_at;
 }
 
+int64_t sk_table_bytes(const sk_call_plan *c)
+{
+    return lines((int64_t)(sizeof(sk_coll_call) + sizeof(sk_seg) * (size_t)c->n_segs));
+}
+
 static int64_t place_tables(sk_program *p, int64_t at)
 {
     for (int i = 0; i < p->calls.n; i++) {
         p->calls.v[i].table_at = at;
         at +=
-            lines((int64_t)(sizeof(sk_coll_call) + sizeof(sk_seg) * (size_t)p->calls.v[i].n_segs));
+            sk_table_bytes(&p->calls.v[i]);
     }
-    return at;
+    return at + p->more_tables;
 }
 
 static int64_t larger(int64_t most, size_t need)

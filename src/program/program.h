@@ -385,6 +385,7 @@ typedef struct sk_program {
      * rank that shares with another one does not count them: its regions begin behind them. */
     int shares_with;
     int64_t shared_bytes;
+    int64_t more_tables; /* bytes of tables of calls in laps that are not listed (repeats.h) */
     int64_t own_bytes; /* heap_bytes less what `shares_with` keeps: what this rank takes */
 } sk_program;
 
@@ -423,6 +424,7 @@ typedef struct sk_compile_opts {
     sk_matrix_work matrix_work; /* optim.work */
     double ema;                 /* below 1: keep an average of the weights (averaged.c); 0: none */
     bool gpu;                   /* the device is a GPU */
+    bool listed; /* list few micro-batches of many (repeats.h): to simulate and plan, not to run */
     const sk_graph_plan *plan; /* of the same graph, layout and options; NULL: made for this rank */
 } sk_compile_opts;
 
