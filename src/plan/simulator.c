@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <stdio.h>
 
 /* --- groups --- */
 
@@ -251,7 +250,7 @@ static bool all_repeat(sk_program **p, int n)
 {
     for (int i = 0; i < n; i++) {
         sk_repeats r;
-        if (!sk_repeats_find(p[i], &r)) { fprintf(stderr, "FIND %d\n", i); return false; } if (!sk_repeats_memory(p[i], &r)) { fprintf(stderr, "MEM %d\n", i); return false; }
+        if (!sk_repeats_find(p[i], &r) || !sk_repeats_memory(p[i], &r)) return false;
     }
     return true;
 }

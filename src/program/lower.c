@@ -11,7 +11,6 @@
 
 #include <string.h>
 
-enum { MOST_INSTS = 1 << 20 }; /* of a rank: the loops over tasks are unrolled */
 
 /* --- one node --- */
 
@@ -145,12 +144,12 @@ static sk_status receive_all(sk_lowering *e, sk_task t)
 /* All instructions are in memory at once, about 3 KiB each while the program is compiled. */
 static sk_status is_short(const sk_lowering *e, int64_t n)
 {
-    if (n <= MOST_INSTS) return SK_OK;
+    if (n <= SK_MOST_INSTS) return SK_OK;
     return sk_fail(
         SK_ECONF,
         "layout: the program of rank %d would have over %d instructions or buffers; "
         "take fewer micro-batches (there are %d), slices, overlap chunks or tiles, or more stages",
-        e->p->rank, MOST_INSTS, e->p->n_micro);
+        e->p->rank, SK_MOST_INSTS, e->p->n_micro);
 }
 
 sk_status sk_lower_short(const sk_lowering *e)
@@ -242,7 +241,7 @@ sk_status sk_check_length(sk_lowering *e)
     int64_t nodes = 0;
     for (int i = 0; i < e->g->nodes.n; i++) nodes += e->sp->stage[i] == e->p->stage;
     SK_TRY(is_short(e, nodes * e->plan.n_listed));
-    return is_short(e, nodes * e->plan.n_listed + sk_lower_regions_insts(e, MOST_INSTS));
+    return is_short(e, nodes * e->plan.n_listed + sk_lower_regions_insts(e, SK_MOST_INSTS));
 }
 
 sk_status sk_lower(sk_lowering *e)

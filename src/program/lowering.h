@@ -550,5 +550,8 @@ sk_status sk_join_launches(sk_lowering *e);
 /* memory.c: offsets. */
 void sk_plan_memory(sk_program *p);
 int64_t sk_table_bytes(const sk_call_plan *c);
+int64_t sk_memory_lines(int64_t bytes); /* that a buffer takes */
+/* May output 0 take the memory of input r, if that is read for the last time? */
+bool sk_memory_may_take(const sk_program *p, const sk_inst *in, int r);
 
 #endif

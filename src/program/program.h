@@ -385,7 +385,9 @@ typedef struct sk_program {
      * rank that shares with another one does not count them: its regions begin behind them. */
     int shares_with;
     int64_t shared_bytes;
-    int64_t more_tables; /* bytes of tables of calls in laps that are not listed (repeats.h) */
+    /* Of a program that lists few micro-batches (repeats.h), known from all: bytes of the tables of
+     * calls that are not listed, and of transient buffers. */
+    int64_t more_tables, transient_bytes;
     int64_t own_bytes; /* heap_bytes less what `shares_with` keeps: what this rank takes */
 } sk_program;
 
@@ -430,6 +432,7 @@ typedef struct sk_compile_opts {
 
 /* Scratch of a GPU: the scalars of a step; tables of updates and of gradients, of this many bytes
  * each; the workspace of launches. */
+enum { SK_MOST_INSTS = 1 << 20 }; /* of a rank that runs: the loops over tasks are unrolled */
 enum { SK_STEP_SCALARS_BYTES = 4096, SK_UPDATE_BYTES = 512, SK_NORM_BYTES = 64 };
 
 /* Device memory that a rank takes; the rest of its memory is the host's. */

@@ -88,11 +88,12 @@ static bool is_even(const sk_graph *g, const sk_layout *l, int n_micro)
     return size > 0 && size % parts == 0;
 }
 
+/* Not for a GPU: what it joins in a launch depends on where buffers lie, lap by lap. */
 bool sk_repeats_can(const sk_graph *g, const sk_layout *l, const sk_compile_opts *o)
 {
     int n_micro = o->n_micro ? o->n_micro : l->n_micro ? l->n_micro : 1;
     const sk_schedule *s = sk_schedule_find(l->schedule);
-    if (n_micro <= SK_LISTED || !o->optim || !s || s->async) return false;
+    if (n_micro <= SK_LISTED || !o->optim || o->gpu || !s || s->async) return false;
     if (l->canonical || sk_layout_offloads(l) || sk_layout_timed(l) || o->late || o->noise)
         return false;
     int each = s->chunks ? s->chunks : l->chunks ? l->chunks : 1;
@@ -115,16 +116,6 @@ static bool same_call(const sk_program *p, const sk_inst *a, const sk_inst *b)
     if (a->call < 0 || b->call < 0) return a->call == b->call;
     const sk_call_plan *x = &p->calls.v[a->call], *y = &p->calls.v[b->call];
     return x->group == y->group && x->n_then == y->n_then && sk_call_alike(x, y, false);
-}
-
-static bool same_launch(const sk_program *p, int pc, int other)
-{
-    const sk_launch_plan *x = sk_launch_of(p, pc), *y = sk_launch_of(p, other);
-    if (!x || !y) return x == y;
-    if (x->by != y->by || x->n != y->n || x->at - pc != y->at - other) return false;
-    for (int i = 0; x->by && i < x->n; i++)
-        if (x->pcs[i] - pc != y->pcs[i] - other) return false;
-    return true;
 }
 
 static bool same_operands(const sk_program *p, const sk_inst *a, const sk_inst *b)
@@ -154,8 +145,7 @@ static bool same_inst(const sk_program *p, int pc, int other)
            a->pass == b->pass && a->every == b->every && a->wire == b->wire &&
            a->values == b->values && a->pieces == b->pieces && a->codec == b->codec &&
            a->flops == b->flops && (a->workspace < 0) == (b->workspace < 0) &&
-           sk_insts_due_alike(a, b) && same_call(p, a, b) && same_operands(p, a, b) &&
-           same_launch(p, pc, other);
+           sk_insts_due_alike(a, b) && same_call(p, a, b) && same_operands(p, a, b);
 }
 
 /* Messages to a rank up to an instruction, less those whose arrival is waited for there: equal in

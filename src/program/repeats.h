@@ -7,7 +7,8 @@
  * So a program for the simulator and for the memory plan lists SK_LISTED micro-batches
  * (sk_compile_opts.listed), each as large as one of all, and says which of its instructions are
  * repeated, and how often.  That holds for schedules whose stages have one chunk each and do their
- * micro-batches in order: 1f1b, gpipe, and steps without a pipeline.  Others are compiled whole.
+ * micro-batches in order: 1f1b, and steps without a pipeline.  Others are compiled whole, and
+ * so are programs for GPUs, whose launches depend on where buffers lie.
  *
  * Nothing is taken on trust: a lap that is repeated must be equal to the lap before it, instruction
  * by instruction (sk_repeats_find), and the memory plan is that of the list written out as far as

@@ -1,48 +1,73 @@
 /* repeats_memory.c - the memory plan of all micro-batches, from a program of few.
  *
- * The program is written out again, lap by lap, for as many micro-batches as it takes, and planned
- * like any other.  A buffer of a lap is known by its family, the buffers that are made by the same
- * instruction for other micro-batches, and by the micro-batch of the task that makes it.
+ * The instructions of all laps are walked, not written.  A buffer of a lap is known by its family,
+ * the buffers that are made by the same instruction for other micro-batches, and by the micro-batch
+ * of the task that makes it.  A first walk finds where each is touched last; two more place them as
+ * memory.c does, in either order.
  *
- * Transient buffers are placed in the order of time (memory.c).  So once the same places are taken
- * by buffers of the same age at the end of two periods of laps, and the memory has grown in neither,
- * it never grows again: more periods take the same bytes. */
+ * The bytes that takes are not periodic: holes are taken best-fit, so that buffers of the same
+ * family wander, and a pipeline may need a few more bytes after hundreds of micro-batches.  So all
+ * are walked, up to as many as a run may have instructions. */
 #include "base/hash.h"
 #include "program/acts.h"
+#include "program/holes.h"
 #include "program/lowering.h"
 
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { NEAR = 4, MOST_WRITTEN = 1 << 20 };
+enum { NEAR = 4, MOST_OPERANDS = 1024 };
 
-typedef struct lap_task { /* a task of the list that is written */
+typedef struct lap_task { /* a task that is walked */
     int task, micro;      /* of the short list; its micro-batch in the long one */
 } lap_task;
 
-typedef struct writer {
+typedef struct life { /* of a buffer */
+    int last;         /* where it is touched last; -1: it is not */
+    bool taken;       /* an output took its memory over */
+    int64_t at;
+} life;
+
+typedef struct touched { /* by an instruction */
+    int *v, n;           /* roots, transient, in the order of their numbers */
+} touched;
+
+typedef enum walking { TO_FIND, AS_NUMBERED, LARGEST_FIRST } walking;
+
+typedef struct walker {
     sk_program *p;
     const sk_repeats *r;
     sk_arena *tmp;
-    int n_micro;          /* that are written */
-    int *task_of, *birth; /* by instruction, by buffer */
-    int *family;          /* by buffer; -1: it is the same in all laps */
-    int n_families, *made; /* [family * n_micro + micro]: 1 + the buffer in q */
-    sk_program q;
-    const sk_tasks *tasks; /* short, of the section at work */
+    int n_micro;            /* that are walked */
+    int *task_of, *birth;   /* by instruction, by buffer */
+    int *family;            /* by buffer; -1: it is the same in all laps */
+    int n_families;
+    life *lives;            /* [family * n_micro + micro], then by buffer */
+    touched *of;            /* by instruction */
+    const sk_tasks *tasks;  /* short, of the section at work */
     struct {
         lap_task *v;
         int n, cap;
     } done;
-    int pc, next[2];       /* the next micro-batch: backward, forward */
-    sk_ints bounds[2];     /* of the validation and the training section: where laps of q begin */
+    struct {
+        life **v;
+        int64_t *bytes;
+        int n, cap;
+    } born;
+    int pc, at, next[2]; /* the instruction; its place among all; the next micro-batch: backward,
+                            forward */
+    walking how;
+    sk_holes holes;
+    int64_t enough; /* bytes with which an order is of no use, and is not walked on; 0: any */
     bool failed;
-} writer;
+} walker;
 
 /* --- families --- */
 
 typedef struct seer {
-    writer *w;
-    int ids[256], n, pc;
+    walker *w;
+    int ids[MOST_OPERANDS], n, pc;
 } seer;
 
 static void see_birth(void *ctx, int *buf, unsigned how)
@@ -61,13 +86,13 @@ static void collect(void *ctx, int *buf, unsigned how)
     s->n++;
 }
 
-static void fix(writer *w, int buf)
+static void fix(walker *w, int buf)
 {
     for (; buf >= 0; buf = w->p->bufs.v[buf].within) w->family[buf] = -1;
 }
 
 /* Operands that two laps have in common. */
-static void fix_shared(writer *w, const sk_repeat *x)
+static void fix_shared(walker *w, const sk_repeat *x)
 {
     for (int i = 0; i < x->n; i++) {
         seer a = {.w = w}, b = {.w = w};
@@ -79,7 +104,7 @@ static void fix_shared(writer *w, const sk_repeat *x)
     }
 }
 
-static uint64_t kind_of(const writer *w, int buf)
+static uint64_t kind_of(const walker *w, int buf)
 {
     const sk_buffer *b = &w->p->bufs.v[buf];
     const sk_inst *in = &w->p->insts.v[w->birth[buf]];
@@ -106,7 +131,7 @@ static int *find(slot *table, int size, uint64_t key)
 }
 
 /* The k-th buffer of a kind in a task is of the same family in all tasks. */
-static void find_families(writer *w)
+static void find_families(walker *w)
 {
     int size = 16, n = w->p->bufs.n;
     while (size < 4 * n) size *= 2;
@@ -122,7 +147,7 @@ static void find_families(writer *w)
     }
 }
 
-static void tasks_of_section(writer *w, bool train, int from, int to)
+static void tasks_of_section(walker *w, bool train, int from, int to)
 {
     int n = w->p->plan->plan.tasks[train][w->p->stage].n, task = -1;
     for (int pc = from; pc < to; pc++) {
@@ -133,7 +158,7 @@ static void tasks_of_section(writer *w, bool train, int from, int to)
     }
 }
 
-static void prepare(writer *w)
+static void prepare(walker *w)
 {
     const sk_program *p = w->p;
     w->task_of = sk_many(w->tmp, int, p->insts.n + 1);
@@ -151,14 +176,45 @@ static void prepare(writer *w)
     if (!w->failed) find_families(w);
 }
 
-/* --- writing --- */
+/* --- what instructions touch --- */
 
-static const sk_task *task_at(const writer *w, int task) { return &w->tasks->v[task]; }
+static bool is_placed(const walker *w, int buf)
+{
+    const sk_buffer *b = &w->p->bufs.v[buf];
+    return !b->keep && !b->placement && b->bytes > 0;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+static void list_touched(walker *w)
+{
+    w->of = sk_many(w->tmp, touched, w->p->insts.n + 1);
+    for (int pc = 0; pc < w->p->insts.n; pc++) {
+        seer s = {.w = w};
+        touched *t = &w->of[pc];
+        sk_operands(w->p, &w->p->insts.v[pc], collect, &s);
+        w->failed |= s.n > MOST_OPERANDS;
+        t->v = sk_many(w->tmp, int, s.n + 1);
+        for (int i = 0; i < s.n && !w->failed; i++) {
+            int root = sk_buffer_root(w->p, s.ids[i]), k = 0;
+            while (k < t->n && t->v[k] != root) k++;
+            if (k == t->n && is_placed(w, root)) t->v[t->n++] = root;
+        }
+        qsort(t->v, (size_t)t->n, sizeof *t->v, by_number);
+    }
+}
+
+/* --- walking --- */
+
+static const sk_task *task_at(const walker *w, int task) { return &w->tasks->v[task]; }
 
 /* The micro-batch of the task that makes an operand of the current instruction; -1: it is not known
  * which.  It is the task's own, or as far from it as in the short list; of a task of the other kind
  * just before it, that of the task so many places before. */
-static int micro_of(const writer *w, int buf)
+static int micro_of(const walker *w, int buf)
 {
     const lap_task *here = &w->done.v[w->done.n - 1];
     int at = w->task_of[w->pc], from = w->task_of[w->birth[buf]];
@@ -171,92 +227,136 @@ static int micro_of(const writer *w, int buf)
     return task_at(w, there->task)->work == by->work ? there->micro : -1;
 }
 
-static int written(writer *w, int buf)
+/* NULL: not known. */
+static life *life_of(walker *w, int buf)
 {
-    bool other = buf >= 0 && (w->birth[buf] < w->p->n_train) != (w->pc < w->p->n_train);
-    if (buf < 0 || buf >= w->p->bufs.n || w->family[buf] < 0) return buf;
+    bool other = (w->birth[buf] < w->p->n_train) != (w->pc < w->p->n_train);
+    if (w->family[buf] < 0) return &w->lives[(int64_t)w->n_families * w->n_micro + buf];
     int micro = other || w->task_of[w->pc] < 0 ? -1 : micro_of(w, buf);
-    if (micro < 0 || micro >= w->n_micro) {
-        w->failed = true;
-        return buf;
-    }
-    int *at = &w->made[w->family[buf] * w->n_micro + micro];
-    if (*at) {
-        w->failed |= w->birth[buf] == w->pc && w->q.bufs.v[*at - 1].last != w->q.insts.n;
-        return *at - 1; /* made twice: it would not be the same */
-    }
-    w->failed |= w->birth[buf] != w->pc; /* what makes it was not written */
-    int within = written(w, w->p->bufs.v[buf].within);
-    sk_buffer *b = sk_push(w->tmp, &w->q.bufs);
-    *b = w->p->bufs.v[buf];
-    b->within = within;
-    b->first = -1;
-    b->last = w->q.insts.n; /* where it was made; the plan of lives says when it ends */
-    *at = w->q.bufs.n;
-    return *at - 1;
+    if (micro < 0 || micro >= w->n_micro) return NULL;
+    return &w->lives[(int64_t)w->family[buf] * w->n_micro + micro];
 }
 
-static void write_operand(void *ctx, int *buf, unsigned how)
+static int64_t taken_by(const walker *w, int buf)
 {
-    (void)how;
-    *buf = written(ctx, *buf);
+    return sk_memory_lines(w->p->bufs.v[buf].bytes);
 }
 
-/* A call is written for its start and again for its wait, whose table is no other one. */
-static int write_call(writer *w, const sk_inst *in)
+static bool is_born(const walker *w, int buf) { return w->birth[buf] == w->pc; }
+
+static void find_last(walker *w)
 {
-    sk_call_plan c = w->p->calls.v[in->call];
-    sk_call_seg *segs = sk_many(w->tmp, sk_call_seg, c.n_segs + 1);
-    if (c.n_segs) memcpy(segs, c.segs, sizeof *segs * (size_t)c.n_segs);
-    c.segs = segs;
-    if (in->act != SK_DO_START) w->q.more_tables -= sk_table_bytes(&c);
-    *(sk_call_plan *)sk_push(w->tmp, &w->q.calls) = c;
-    return w->q.calls.n - 1;
+    const touched *t = &w->of[w->pc];
+    for (int i = 0; i < t->n && !w->failed; i++) {
+        life *x = life_of(w, t->v[i]);
+        bool first = x && x->last < 0;
+        /* made by what was not walked, or made twice: it is not what it was taken for */
+        w->failed |= !x || (w->family[t->v[i]] >= 0 && first != is_born(w, t->v[i]));
+        if (w->failed) break;
+        x->last = w->at;
+    }
 }
 
-static void begin_task(writer *w, int task)
+/* --- placing, as memory.c does it --- */
+
+static void bear(walker *w, life *x, int64_t bytes)
+{
+    int at = w->born.n;
+    if (w->born.n == w->born.cap) {
+        w->born.cap = w->born.cap ? 2 * w->born.cap : 64;
+        w->born.v = sk_grow(w->tmp, w->born.v, sizeof(life *) * (size_t)at,
+                            sizeof(life *) * (size_t)w->born.cap);
+        w->born.bytes = sk_grow(w->tmp, w->born.bytes, sizeof(int64_t) * (size_t)at,
+                                sizeof(int64_t) * (size_t)w->born.cap);
+    }
+    for (; w->how == LARGEST_FIRST && at && w->born.bytes[at - 1] < bytes; at--) {
+        w->born.v[at] = w->born.v[at - 1];
+        w->born.bytes[at] = w->born.bytes[at - 1];
+    }
+    w->born.v[at] = x;
+    w->born.bytes[at] = bytes;
+    w->born.n++;
+}
+
+/* The operand whose memory output 0 takes over here; NULL: none. */
+static life *heir_of(walker *w)
+{
+    const sk_inst *in = &w->p->insts.v[w->pc];
+    if (in->act != SK_DO_OP || !in->node->op->reuse || in->out[0] < 0) return NULL;
+    if (!is_born(w, in->out[0])) return NULL;
+    for (int r = 0; r < in->node->n_in; r++) {
+        life *x = sk_memory_may_take(w->p, in, r) ? life_of(w, in->in[r]) : NULL;
+        if (x && x->last == w->at) return x;
+    }
+    return NULL;
+}
+
+static void bear_all(walker *w)
+{
+    const touched *t = &w->of[w->pc];
+    for (int i = 0; i < t->n; i++) {
+        life *x = is_born(w, t->v[i]) ? life_of(w, t->v[i]) : NULL;
+        if (x && x->at < 0) bear(w, x, w->p->bufs.v[t->v[i]].bytes);
+    }
+}
+
+static void place(walker *w)
+{
+    const touched *t = &w->of[w->pc];
+    life *from = heir_of(w), *out = from ? life_of(w, w->p->insts.v[w->pc].out[0]) : NULL;
+    bear_all(w);
+    for (int i = 0; i < w->born.n; i++) {
+        life *x = w->born.v[i];
+        if (x == out) {
+            x->at = from->at;
+            from->taken = true;
+        } else x->at = sk_holes_take(&w->holes, sk_memory_lines(w->born.bytes[i]));
+    }
+    w->born.n = 0;
+    for (int i = 0; i < t->n; i++) {
+        life *x = life_of(w, t->v[i]);
+        if (x->last == w->at && !x->taken) sk_holes_give(&w->holes, x->at, taken_by(w, t->v[i]));
+    }
+}
+
+
+/* --- laps --- */
+
+static void begin_task(walker *w, int task)
 {
     bool forward = task_at(w, task)->work == SK_WORK_F;
     *(lap_task *)sk_push(w->tmp, &w->done) = (lap_task){task, w->next[forward]++};
 }
 
-static void write_inst(writer *w, bool lap_begins)
+static void one_inst(walker *w, bool lap_begins)
 {
     int task = w->task_of[w->pc];
     bool begins = task >= 0 && (lap_begins || !w->done.n || w->done.v[w->done.n - 1].task != task);
     if (begins) begin_task(w, task);
-    sk_inst *in = sk_push(w->tmp, &w->q.insts);
-    *in = w->p->insts.v[w->pc];
-    if (in->call >= 0) in->call = write_call(w, in);
-    sk_operands(&w->q, in, write_operand, w);
-    w->failed |= w->q.insts.n > MOST_WRITTEN;
+    if (w->how == TO_FIND) find_last(w);
+    else place(w);
+    w->at++;
 }
 
-static int more_laps(const writer *w, const sk_repeat *x)
+static int more_laps(const walker *w, const sk_repeat *x)
 {
     bool changes = w->r->train.pairs == 1 || x->n_tasks == 2 || x->at >= w->p->n_train;
     return changes ? x->more - (w->r->n_micro - w->n_micro) : x->more;
 }
 
-/* Laps of pairs, and of validation. */
-static bool has_bounds(const writer *w, const sk_repeat *x)
-{
-    return x->n_tasks == 2 || x->at >= w->p->n_train;
-}
+static bool is_useless(const walker *w) { return w->enough && w->holes.top >= w->enough; }
 
 /* Instructions from..to of the program, with laps. */
-static void write_section(writer *w, bool train, int from, int to)
+static void section(walker *w, bool train, int from, int to)
 {
+    const sk_repeat *x = w->r->v, *end = x + w->r->n;
+    bool begins = false;
+    int lap = 0;
     w->tasks = &w->p->plan->plan.tasks[train][w->p->stage];
     w->done.n = w->next[0] = w->next[1] = 0;
-    const sk_repeat *x = w->r->v, *end = x + w->r->n;
-    while (x < end && x->at < from) x++;
-    int lap = 0;
-    bool begins = false;
-    for (w->pc = from; w->pc < to && !w->failed;) {
-        if (x < end && w->pc == x->at && has_bounds(w, x))
-            *sk_push(w->tmp, &w->bounds[train]) = w->q.insts.n;
-        write_inst(w, begins);
+    while (x < end && (x->at < from || !x->n)) x++;
+    for (w->pc = from; w->pc < to && !w->failed && !is_useless(w);) {
+        one_inst(w, begins);
         begins = false;
         w->pc++;
         if (x == end || w->pc != x->at + x->n) continue;
@@ -267,149 +367,69 @@ static void write_section(writer *w, bool train, int from, int to)
     }
 }
 
-static void copy_lists(writer *w)
+static int64_t walk(walker *w, walking how)
 {
     const sk_program *p = w->p;
-    sk_program *q = &w->q;
-    *q = *p;
-    q->arena = w->tmp;
-    q->more_tables = 0;
-    memset(&q->insts, 0, sizeof q->insts);
-    memset(&q->calls, 0, sizeof q->calls);
-    q->bufs.v = sk_many(w->tmp, sk_buffer, p->bufs.n + 1);
-    memcpy(q->bufs.v, p->bufs.v, sizeof *q->bufs.v * (size_t)p->bufs.n);
-    q->bufs.cap = p->bufs.n + 1;
-    for (int i = 0; i < q->bufs.n; i++) q->bufs.v[i].first = q->bufs.v[i].last = -1;
-    q->params.v = sk_many(w->tmp, sk_param_plan, sk_n_grads(p) + 1);
-    memcpy(q->params.v, p->params.v, sizeof *q->params.v * (size_t)sk_n_grads(p));
-    q->memories.v = sk_many(w->tmp, int, p->memories.n + 1);
-    if (p->memories.n) memcpy(q->memories.v, p->memories.v, sizeof(int) * (size_t)p->memories.n);
-    for (int s = 0; s < SK_N_SUMS; s++) {
-        q->sums[s].buf = sk_many(w->tmp, int, p->sums[s].n + 1);
-        if (p->sums[s].n)
-            memcpy(q->sums[s].buf, p->sums[s].buf, sizeof(int) * (size_t)p->sums[s].n);
+    int64_t lives = (int64_t)w->n_families * w->n_micro + p->bufs.n;
+    w->how = how;
+    w->at = 0;
+    w->holes = (sk_holes){.arena = w->tmp};
+    for (int64_t i = 0; i < lives; i++) {
+        w->lives[i].at = -1;
+        w->lives[i].taken = false;
+        if (how == TO_FIND) w->lives[i].last = -1;
     }
-}
-
-static bool write_out(writer *w)
-{
-    copy_lists(w);
-    w->made = sk_many(w->tmp, int, (int64_t)w->n_families * w->n_micro + 1);
-    write_section(w, true, 0, w->p->n_train);
-    w->q.n_train = w->q.insts.n;
-    for (w->pc = w->p->n_train; w->pc < w->p->n_mean; w->pc++) write_inst(w, false);
-    w->q.n_mean = w->q.insts.n;
-    if (w->p->n_mean < w->p->insts.n) write_section(w, false, w->p->n_mean, w->p->insts.n);
-    return !w->failed;
-}
-
-/* --- the allocator's state --- */
-
-typedef struct state { /* at the begin of a lap */
-    uint64_t taken;    /* a sum of hashes: what lies where, and how old it is */
-    int64_t top;
-} state;
-
-/* Older than all laps: known by where it begins. */
-static int64_t age_of(const sk_buffer *b, int first_lap, int pc)
-{
-    return b->first < first_lap ? -1 - (int64_t)b->first : pc - b->first;
-}
-
-static state *states_of(const writer *w, const sk_ints *bounds)
-{
-    const sk_program *q = &w->q;
-    state *s = sk_many(w->tmp, state, bounds->n + 1);
-    for (int i = 0; i < q->bufs.n; i++) {
-        const sk_buffer *b = &q->bufs.v[i];
-        int64_t end = b->offset + b->bytes;
-        if (b->keep || b->within >= 0 || b->first < 0 || b->placement) continue;
-        for (int k = bounds->n; k-- > 0 && bounds->v[k] > b->first;) {
-            int64_t key[] = {b->offset, b->bytes, age_of(b, bounds->v[0], bounds->v[k])};
-            if (end > s[k].top) s[k].top = end;
-            if (b->last >= bounds->v[k]) s[k].taken += sk_hash(0, key, sizeof key);
-        }
-    }
-    return s;
-}
-
-/* Laps of the period in which the last states come again; 0: there is none. */
-static int period_of(const writer *w, bool train)
-{
-    const sk_ints *b = &w->bounds[train];
-    const state *s = states_of(w, b);
-    for (int n = 1, last = b->n - 1; 2 * n <= last; n++)
-        if (!memcmp(&s[last], &s[last - n], sizeof *s) &&
-            !memcmp(&s[last], &s[last - 2 * n], sizeof *s))
-            return n;
-    return 0;
+    section(w, true, 0, p->n_train);
+    for (w->pc = p->n_train; w->pc < p->n_mean && !w->failed; w->pc++) one_inst(w, false);
+    if (p->n_mean < p->insts.n && !w->failed) section(w, false, p->n_mean, p->insts.n);
+    return w->holes.top;
 }
 
 /* --- the whole --- */
 
-static int64_t tables_of_laps(const writer *w)
+/* As many as a run may have instructions for. */
+static int most_micro(const sk_program *p, const sk_repeats *r)
+{
+    int64_t all = p->insts.n, lap = 0;
+    for (int k = 0; k < r->n; k++) {
+        const sk_repeat *x = &r->v[k];
+        bool changes = r->train.pairs == 1 || x->n_tasks == 2 || x->at >= p->n_train;
+        all += (int64_t)x->n * x->more;
+        lap += changes ? x->n : 0;
+    }
+    int64_t over = all - SK_MOST_INSTS;
+    return over <= 0 || !lap ? r->n_micro : r->n_micro - (int)((over + lap - 1) / lap);
+}
+
+static int64_t more_tables(const sk_program *p, const sk_repeats *r)
 {
     int64_t sum = 0;
-    for (int k = 0; k < w->r->n; k++) {
-        const sk_repeat *x = &w->r->v[k];
-        int64_t left = x->more - more_laps(w, x);
-        for (int pc = x->at; pc < x->at + x->n; pc++)
-            if (w->p->insts.v[pc].act == SK_DO_START)
-                sum += left * sk_table_bytes(&w->p->calls.v[w->p->insts.v[pc].call]);
-    }
+    for (int k = 0; k < r->n; k++)
+        for (int pc = r->v[k].at; pc < r->v[k].at + r->v[k].n; pc++)
+            if (p->insts.v[pc].act == SK_DO_START)
+                sum += r->v[k].more * sk_table_bytes(&p->calls.v[p->insts.v[pc].call]);
     return sum;
-}
-
-/* Plans so many micro-batches.  Returns how many more would have to be written out to know that
- * the rest takes the same bytes; 0: it is known; -1: all. */
-static int plan_some(writer *w)
-{
-    int left = w->r->n_micro - w->n_micro, period = 1;
-    w->q.more_tables += tables_of_laps(w);
-    sk_number(&w->q);
-    sk_plan_memory(&w->q);
-    if (!left) return 0;
-    for (int train = 0; train < 2; train++) {
-        if (!w->bounds[train].n) continue;
-        int n = period_of(w, train), k = period;
-        if (!n) return -1;
-        while (period % n) period += k;
-    }
-    return left % period;
-}
-
-static void take_regions(sk_program *p, const sk_program *q)
-{
-    memcpy(p->kind_at, q->kind_at, sizeof p->kind_at);
-    memcpy(p->kind_bytes, q->kind_bytes, sizeof p->kind_bytes);
-    p->heap_bytes = q->heap_bytes;
-    p->own_bytes = q->own_bytes;
-    p->shared_bytes = q->shared_bytes;
-    p->shares_with = q->shares_with;
-}
-
-/* `n_micro` of them; more is what plan_some says. */
-static bool try_some(sk_program *p, const sk_repeats *r, int n_micro, int *more)
-{
-    sk_arena tmp = {0};
-    writer w = {.p = p, .r = r, .tmp = &tmp, .n_micro = n_micro};
-    prepare(&w);
-    bool fine = !w.failed && write_out(&w);
-    if (fine) *more = plan_some(&w);
-    if (fine && !*more) take_regions(p, &w.q);
-    sk_arena_end(&tmp);
-    return fine;
 }
 
 bool sk_repeats_memory(sk_program *p, const sk_repeats *r)
 {
-    int some = 4 * (r->train.ahead + 1) + SK_LISTED, more = 1;
+    sk_arena tmp = {0};
+    walker w = {.p = p, .r = r, .tmp = &tmp, .n_micro = most_micro(p, r)};
+    int64_t bytes = 0, other = 0;
     if (!r->n) return true;
-    if (r->train.pairs == 1 || some > r->n_micro) some = r->n_micro;
-    while (more) {
-        if (!try_some(p, r, some, &more)) return false;
-        some = more < 0 ? 2 * some : some + more;
-        if (some > r->n_micro) some = r->n_micro;
+    int least = r->train.pairs == 1 ? r->n_micro : SK_LISTED + r->train.ahead;
+    w.failed = w.n_micro < (least < r->n_micro ? least : r->n_micro);
+    if (!w.failed) prepare(&w);
+    if (!w.failed) list_touched(&w);
+    if (!w.failed) {
+        w.lives = sk_many(&tmp, life, (int64_t)w.n_families * w.n_micro + p->bufs.n + 1);
+        walk(&w, TO_FIND);
     }
+    if (!w.failed) w.enough = bytes = walk(&w, AS_NUMBERED), other = walk(&w, LARGEST_FIRST);
+    sk_arena_end(&tmp);
+    if (w.failed) return false;
+    p->transient_bytes = other < bytes ? other : bytes;
+    p->more_tables = more_tables(p, r);
+    sk_plan_memory(p);
     return true;
 }
