@@ -1,4 +1,5 @@
-/* sim_laps.h - simulating steps of many micro-batches, whose programs list a few (program/repeats.h).
+/* sim_laps.h - simulating steps of many micro-batches, whose programs list a few
+ * (program/repeats.h).
  *
  * A rank that comes to the end of a lap goes back to its begin, as often as the step has it.  All
  * that ranks wait for (messages, calls, arrivals) is counted, so that every lap waits for its own.

@@ -60,8 +60,10 @@ static void join(sk_sim *k, int at_rank, int group, int *first, int *ranks, int 
     int *slot = &first[group * k->n + least];
     if (!*slot) {
         *slot = ++k->n_groups;
-        k->groups[*slot - 1] = (sk_sim_group){
-            .group = group, .members = members, .first = at_rank, .reach = sk_machine_reach(k->m, ranks, n)};
+        k->groups[*slot - 1] = (sk_sim_group){.group = group,
+                                              .members = members,
+                                              .first = at_rank,
+                                              .reach = sk_machine_reach(k->m, ranks, n)};
         set_links(k, w->p, ranks, n, &k->groups[*slot - 1]);
     }
     w->group[group] = *slot - 1;

@@ -1,5 +1,5 @@
-/* holes.h - the free memory of a plan: what is taken comes from the smallest hole that has the room,
- * or from behind the last. */
+/* holes.h - the free memory of a plan: what is taken comes from the smallest hole that has the
+ * room, or from behind the last. */
 #ifndef SK_PROGRAM_HOLES_H
 #define SK_PROGRAM_HOLES_H
 

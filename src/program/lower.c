@@ -11,7 +11,6 @@
 
 #include <string.h>
 
-
 /* --- one node --- */
 
 /* An output that is added up over micro-batches: the loss, the token count, ... */

@@ -279,8 +279,7 @@ static int64_t place_tables(sk_program *p, int64_t at)
 {
     for (int i = 0; i < p->calls.n; i++) {
         p->calls.v[i].table_at = at;
-        at +=
-            sk_table_bytes(&p->calls.v[i]);
+        at += sk_table_bytes(&p->calls.v[i]);
     }
     return at + p->more_tables;
 }

@@ -22,7 +22,8 @@
 
 enum { SK_LISTED = 10, SK_REPEATS = 4 };
 
-typedef struct sk_runs { /* tasks of a stage: `ahead` F, `pairs` (F, B), `ahead` B; or forward only */
+typedef struct sk_runs { /* tasks of a stage: `ahead` F, `pairs` (F, B), `ahead` B; or forward only
+                          */
     int ahead, pairs;
     bool forward; /* `ahead` F and nothing else */
 } sk_runs;

@@ -39,13 +39,13 @@ typedef struct walker {
     sk_program *p;
     const sk_repeats *r;
     sk_arena *tmp;
-    int n_micro;            /* that are walked */
-    int *task_of, *birth;   /* by instruction, by buffer */
-    int *family;            /* by buffer; -1: it is the same in all laps */
+    int n_micro;          /* that are walked */
+    int *task_of, *birth; /* by instruction, by buffer */
+    int *family;          /* by buffer; -1: it is the same in all laps */
     int n_families;
-    life *lives;            /* [family * n_micro + micro], then by buffer */
-    touched *of;            /* by instruction */
-    const sk_tasks *tasks;  /* short, of the section at work */
+    life *lives;           /* [family * n_micro + micro], then by buffer */
+    touched *of;           /* by instruction */
+    const sk_tasks *tasks; /* short, of the section at work */
     struct {
         lap_task *v;
         int n, cap;
@@ -108,13 +108,16 @@ static uint64_t kind_of(const walker *w, int buf)
 {
     const sk_buffer *b = &w->p->bufs.v[buf];
     const sk_inst *in = &w->p->insts.v[w->birth[buf]];
-    int64_t key[] = {in->act, (int64_t)(intptr_t)in->node, in->part, (int64_t)in->work,
-                     in->layer, (int64_t)(intptr_t)b->tensor, b->kind, b->type, b->bytes, b->part_at,
+    int64_t key[] = {in->act,        (int64_t)(intptr_t)in->node,
+                     in->part,       (int64_t)in->work,
+                     in->layer,      (int64_t)(intptr_t)b->tensor,
+                     b->kind,        b->type,
+                     b->bytes,       b->part_at,
                      b->within >= 0, w->birth[buf] >= w->p->n_train};
     uint64_t h = sk_hash(0, key, sizeof key);
-    return in->call < 0 ? h
-                        : sk_hash(h, w->p->calls.v[in->call].what,
-                                  strlen(w->p->calls.v[in->call].what));
+    return in->call < 0
+               ? h
+               : sk_hash(h, w->p->calls.v[in->call].what, strlen(w->p->calls.v[in->call].what));
 }
 
 typedef struct slot {
@@ -139,7 +142,8 @@ static void find_families(walker *w)
     for (int i = 0; i < n; i++) {
         if (w->family[i] < 0) continue;
         uint64_t kind = kind_of(w, i);
-        int task = w->task_of[w->birth[i]], *k = find(count, size, sk_hash(kind, &task, sizeof task));
+        int task = w->task_of[w->birth[i]],
+            *k = find(count, size, sk_hash(kind, &task, sizeof task));
         ++*k;
         int *f = find(family, size, sk_hash(kind, k, sizeof *k));
         if (!*f) *f = ++w->n_families;
@@ -184,10 +188,7 @@ static bool is_placed(const walker *w, int buf)
     return !b->keep && !b->placement && b->bytes > 0;
 }
 
-static int by_number(const void *a, const void *b)
-{
-    return *(const int *)a - *(const int *)b;
-}
+static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
 static void list_touched(walker *w)
 {
@@ -318,7 +319,6 @@ static void place(walker *w)
         if (x->last == w->at && !x->taken) sk_holes_give(&w->holes, x->at, taken_by(w, t->v[i]));
     }
 }
-
 
 /* --- laps --- */
 
