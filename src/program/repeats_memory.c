@@ -292,20 +292,16 @@ static life *heir_of(walker *w)
     return NULL;
 }
 
-static void bear_all(walker *w)
-{
-    const touched *t = &w->of[w->pc];
-    for (int i = 0; i < t->n; i++) {
-        life *x = is_born(w, t->v[i]) ? life_of(w, t->v[i]) : NULL;
-        if (x && x->at < 0) bear(w, x, w->p->bufs.v[t->v[i]].bytes);
-    }
-}
-
 static void place(walker *w)
 {
     const touched *t = &w->of[w->pc];
     life *from = heir_of(w), *out = from ? life_of(w, w->p->insts.v[w->pc].out[0]) : NULL;
-    bear_all(w);
+    life *here[MOST_OPERANDS];
+    for (int i = 0; i < t->n; i++) {
+        here[i] = life_of(w, t->v[i]);
+        if (is_born(w, t->v[i]) && here[i]->at < 0)
+            bear(w, here[i], w->p->bufs.v[t->v[i]].bytes);
+    }
     for (int i = 0; i < w->born.n; i++) {
         life *x = w->born.v[i];
         if (x == out) {
@@ -314,10 +310,9 @@ static void place(walker *w)
         } else x->at = sk_holes_take(&w->holes, sk_memory_lines(w->born.bytes[i]));
     }
     w->born.n = 0;
-    for (int i = 0; i < t->n; i++) {
-        life *x = life_of(w, t->v[i]);
-        if (x->last == w->at && !x->taken) sk_holes_give(&w->holes, x->at, taken_by(w, t->v[i]));
-    }
+    for (int i = 0; i < t->n; i++)
+        if (here[i]->last == w->at && !here[i]->taken)
+            sk_holes_give(&w->holes, here[i]->at, taken_by(w, t->v[i]));
 }
 
 /* --- laps --- */
