@@ -32,10 +32,10 @@ draw() {
     local parts=(gpt2 llama-tiny qwen2-tiny) heads=$((2 << RANDOM % 2)) width=$((32 << RANDOM % 3))
     ranks=$((2 + RANDOM % 3))
     job=(model="${parts[RANDOM % 3]}" model.num_hidden_layers=$((2 + RANDOM % 4)) model.hidden_size="$width"
-        model.num_attention_heads=$heads model.intermediate_size=$((width * (2 + RANDOM % 3)))
+        model.num_attention_heads="$heads" model.intermediate_size=$((width * (2 + RANDOM % 3)))
         model.vocab_size=$((256 << RANDOM % 4)) train.seq=$((32 << RANDOM % 3)) train.batch=$((12 * (1 + RANDOM % 3)))
         train.threads=1)
-    [[ ${job[0]} == model=gpt2 ]] || job+=(model.num_key_value_heads=$heads)
+    [[ ${job[0]} == model=gpt2 ]] || job+=(model.num_key_value_heads="$heads")
 }
 
 # Milliseconds of a step, from the line of `bench step`.
