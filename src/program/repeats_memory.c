@@ -299,8 +299,7 @@ static void place(walker *w)
     life *here[MOST_OPERANDS];
     for (int i = 0; i < t->n; i++) {
         here[i] = life_of(w, t->v[i]);
-        if (is_born(w, t->v[i]) && here[i]->at < 0)
-            bear(w, here[i], w->p->bufs.v[t->v[i]].bytes);
+        if (is_born(w, t->v[i]) && here[i]->at < 0) bear(w, here[i], w->p->bufs.v[t->v[i]].bytes);
     }
     for (int i = 0; i < w->born.n; i++) {
         life *x = w->born.v[i];
