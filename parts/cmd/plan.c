@@ -151,6 +151,7 @@ static sk_status walk(sk_arena *a, const sk_setup *s, const char *where, bool mi
     SK_TRY(sk_machine_read(a, where, &out->machine));
     sk_compile_opts o = sk_setup_opts(s);
     o.validate = false;
+    o.listed = !trace;
     if (!mine) {
         o.host_of = sk_machine_hosts(a, &out->machine, &s->layout, s->n_ranks);
         o.costs = &out->machine.costs;

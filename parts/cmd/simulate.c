@@ -175,6 +175,7 @@ static sk_status walk(simulation *s)
     o.validate = false;
     o.host_of = sk_machine_hosts(s->arena, &s->machine, &s->setup->layout, s->setup->n_ranks);
     o.costs = &s->machine.costs;
+    o.listed = !s->trace && !s->here;
     SK_TRY(sk_simulate_compile(s->arena, &s->setup->graph, &s->setup->layout, &o, &programs,
                                &shape_of));
     sk_simulate_in in = {.machine = &s->machine,

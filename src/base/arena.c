@@ -2,6 +2,7 @@
 #include "base/arena.h"
 #include "base/status.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,9 +19,56 @@ struct sk_block {
     _Alignas(LINE) unsigned char data[];
 };
 
+/* Blocks that were given up, for as long as sk_arena_reuse says so. */
+static struct {
+    pthread_mutex_t lock;
+    struct sk_block *first; /* linked by `below` */
+    size_t bytes;
+    _Atomic size_t most;
+} spare = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct sk_block *spare_take(size_t size)
+{
+    struct sk_block *b, **at = &spare.first;
+    pthread_mutex_lock(&spare.lock);
+    while (*at && (*at)->size != size) at = &(*at)->below;
+    b = *at;
+    if (b) *at = b->below, spare.bytes -= size;
+    pthread_mutex_unlock(&spare.lock);
+    return b;
+}
+
+static bool spare_give(struct sk_block *b)
+{
+    pthread_mutex_lock(&spare.lock);
+    bool keeps = spare.bytes + b->size <= spare.most;
+    if (keeps) {
+        b->below = spare.first;
+        spare.first = b;
+        spare.bytes += b->size;
+    }
+    pthread_mutex_unlock(&spare.lock);
+    return keeps;
+}
+
+void sk_arena_reuse(size_t most)
+{
+    pthread_mutex_lock(&spare.lock);
+    struct sk_block *b = spare.first;
+    spare.most = most;
+    spare.first = NULL;
+    spare.bytes = 0;
+    pthread_mutex_unlock(&spare.lock);
+    for (struct sk_block *next; b; b = next) {
+        next = b->below;
+        free(b);
+    }
+}
+
 static struct sk_block *block_new(size_t size, struct sk_block *below)
 {
-    struct sk_block *b = aligned_alloc(LINE, sizeof *b + size);
+    struct sk_block *b = spare.most ? spare_take(size) : NULL;
+    if (!b) b = aligned_alloc(LINE, sizeof *b + size);
     if (!b) {
         fprintf(stderr,
                 "skein: memory: the system refuses %zu bytes more; free some, or raise ulimit -v\n",
@@ -108,7 +156,7 @@ void sk_arena_back(sk_arena *a, sk_mark m)
     while (a->top != m.top) {
         struct sk_block *b = a->top;
         a->top = b->below;
-        free(b);
+        if (!spare.most || !spare_give(b)) free(b);
     }
     if (a->top) a->top->used = m.used;
 }

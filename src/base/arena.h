@@ -49,6 +49,11 @@ sk_mark sk_arena_mark(const sk_arena *a);
 void sk_arena_back(sk_arena *a, sk_mark m);
 void sk_arena_end(sk_arena *a);
 
+/* From now on blocks that arenas give up are kept for other arenas, up to so many bytes in all; 0
+ * gives them back to the system.  For those who fill and end large arenas many times: the system
+ * zeroes every page that it hands out again. */
+void sk_arena_reuse(size_t most);
+
 #ifdef __cplusplus
 }
 #endif

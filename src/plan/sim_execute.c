@@ -6,7 +6,7 @@
  * A rank that cannot go on is passed over and tried again.  What it waits for is fixed by order and
  * not by time, so the result does not depend on which rank is tried first. */
 #include "plan/launch_kind.h"
-#include "plan/sim_state.h"
+#include "plan/sim_laps.h"
 #include "program/acts.h"
 #include "program/class_program.h"
 
@@ -42,8 +42,8 @@ static double unit_cost(sk_sim_rank *w, const sk_inst *in)
     int last = w->p->graph->n_layers - 1;
     if (in->act != SK_DO_OP || in->layer < 1 || in->layer >= last) return 0;
     int *paid = &w->charged[SK_N_WORKS * in->layer + (int)in->work];
-    if (*paid == in->micro + 1) return 0;
-    *paid = in->micro + 1;
+    if (*paid == w->micros + in->micro + 1) return 0;
+    *paid = w->micros + in->micro + 1;
     return in->work == SK_WORK_B ? 2 : 1;
 }
 
@@ -296,8 +296,9 @@ static bool receive(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 static bool sent(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 {
     sk_sim_channel *q = channel_to(k, w, k->at[partner(w, in->peer)]);
-    if (q->taken < in->sent) return false;
-    if (in->sent) wait_for(w, SK_EXPOSED_WORLD, INFINITY, q->v[in->sent - 1].taken);
+    int64_t n = in->sent + q->more;
+    if (q->taken < n) return false;
+    if (n) wait_for(w, SK_EXPOSED_WORLD, INFINITY, q->v[n - 1].taken);
     return true;
 }
 
@@ -322,6 +323,12 @@ static void end_copy(sk_sim_rank *w, const sk_inst *in)
     w->out->uncovered += w->now - before;
 }
 
+static void next(sk_sim_rank *w)
+{
+    w->pc++;
+    if (w->laps) sk_sim_laps_go(w);
+}
+
 /* False: another rank must go on first. */
 static bool step(sk_sim *k, sk_sim_rank *w)
 {
@@ -329,7 +336,7 @@ static bool step(sk_sim *k, sk_sim_rank *w)
     double before = w->now;
     bool went = true;
     if (k->early && sk_inst_once(in)) {
-        w->pc++;
+        next(w);
         return true;
     }
     switch (in->act) {
@@ -372,7 +379,7 @@ static bool step(sk_sim *k, sk_sim_rank *w)
     w->wire += sk_inst_average(in, in->wire);
     if (sk_layout_timed(&w->p->layout) && in->call < 0)
         k->out->wire_axis[sk_timed_axis(&w->p->layout)] += in->wire * w->out->ranks;
-    w->pc++;
+    next(w);
     return true;
 }
 

@@ -38,7 +38,10 @@ typedef struct sk_sim_message {
 typedef struct sk_sim_channel { /* messages to one rank */
     sk_sim_message *v;
     int n, cap, taken, to;
+    int more, mark; /* of laps (sim_laps.h): messages beyond those listed; n at the lap's begin */
 } sk_sim_channel;
+
+typedef struct sk_sim_laps sk_sim_laps;
 
 typedef struct sk_sim_rank {
     const sk_program *p;
@@ -57,14 +60,16 @@ typedef struct sk_sim_rank {
         int n, cap;
     } channels;
     const double *seconds; /* by instruction, measured; NULL: priced */
-    double *prices;  /* by instruction, of all ranks with this program and machine; below 0: not
-                        yet known */
-    double core;     /* seconds of a core that its calls on the host took */
-    double between;  /* seconds of its calls on links between hosts */
-    double updating; /* when the newest update of the background worker is over */
-    double copying;  /* when the newest copy between memories is over */
-    double *copied;  /* by copy: when it began and was over */
-    int *charged;    /* unit machine: [SK_N_WORKS * layer + work] -> 1 + micro last paid for */
+    double *prices;    /* by instruction, of all ranks with this program and machine; below 0: not
+                          yet known */
+    double core;       /* seconds of a core that its calls on the host took */
+    double between;    /* seconds of its calls on links between hosts */
+    double updating;   /* when the newest update of the background worker is over */
+    double copying;    /* when the newest copy between memories is over */
+    double *copied;    /* by copy: when it began and was over */
+    sk_sim_laps *laps; /* NULL: its program lists all micro-batches */
+    int micros;        /* then: to add to an instruction's, so that those of laps differ */
+    int *charged;      /* unit machine: [SK_N_WORKS * layer + work] -> 1 + micro last paid for */
 } sk_sim_rank;
 
 typedef struct sk_sim {
@@ -73,6 +78,7 @@ typedef struct sk_sim {
     const sk_machine *m;
     const sk_layout *l;
     int n, n_ranks; /* simulated; real */
+    int n_micro;    /* that are walked; 0: all */
     sk_sim_rank *w;
     int *at; /* by real rank: the simulated one */
     sk_sim_group *groups;

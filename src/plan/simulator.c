@@ -1,7 +1,7 @@
 /* simulator.c - simulating programs: which ranks are simulated, who meets whom, the totals. */
 #include "plan/simulator.h"
 #include "plan/rank_classes.h"
-#include "plan/sim_state.h"
+#include "plan/sim_laps.h"
 #include "base/hash.h"
 
 #include <math.h>
@@ -97,6 +97,7 @@ static void open_rank(sk_sim *k, int i, int rank)
     w->done = sk_many(k->arena, int, p->n_groups);
     w->copied = sk_many(k->arena, double, 2 * (int64_t)p->n_copies + 1);
     w->charged = sk_many(k->arena, int, SK_N_WORKS *(p->graph->n_layers + 1));
+    if (k->n_micro) sk_sim_laps_open(k, w);
     if (!k->in->trace) return;
     w->out->times = sk_many(k->arena, double, 2 * (int64_t)end);
     w->out->moving = sk_many(k->arena, double, 2 * (int64_t)end);
@@ -277,14 +278,26 @@ sk_status sk_sim_place(sk_arena *a, const sk_simulate_in *in, sk_simulation *out
     return place_ranks(k);
 }
 
-static sk_status simulate_phase(sk_sim *k, bool early)
+/* Of `n_micro` micro-batches, and of all others if that tells (sim_laps.h). */
+static sk_status walk(sk_sim *k, int n_micro, bool *told)
 {
     *k->out = (sk_simulation){0};
-    k->early = early;
+    k->n_micro = n_micro;
     k->n_groups = 0;
     open_ranks(k);
     SK_TRY(check_replica(k));
     SK_TRY(sk_sim_execute(k));
+    *told = !k->n_micro || sk_sim_laps_end(k);
+    return SK_OK;
+}
+
+static sk_status simulate_phase(sk_sim *k, bool early)
+{
+    const sk_program *p = k->in->programs[0];
+    bool told = false;
+    k->early = early;
+    for (int some = sk_sim_laps_first(k); !told; some *= 2)
+        SK_TRY(walk(k, some < p->n_micro ? some : p->n_micro, &told));
     add_up(k);
     return SK_OK;
 }
@@ -310,24 +323,55 @@ sk_status sk_simulate(sk_arena *a, const sk_simulate_in *in, sk_simulation *out)
     return sk_sim_step(&k);
 }
 
+/* The programs of all shapes, in order of their first rank. */
+static sk_status compile_all(sk_arena *a, const sk_graph *g, const sk_layout *l,
+                             const sk_compile_opts *o, const int *shape_of, int n, sk_program **p)
+{
+    int ranks = sk_mesh_ranks(&l->mesh), made = 0;
+    for (int r = 0; r < ranks && made < n; r++) {
+        if (shape_of[r] != made) continue; /* shapes are numbered as they appear */
+        SK_TRY(sk_compile(a, g, l, o, r, &p[made]));
+        made++;
+    }
+    return SK_OK;
+}
+
+/* Are programs of few micro-batches what those of all would be?  Then with the bytes of these. */
+static bool all_repeat(sk_program **p, int n)
+{
+    for (int i = 0; i < n; i++) {
+        sk_repeats r;
+        if (!sk_repeats_find(p[i], &r) || !sk_repeats_memory(p[i], &r)) return false;
+    }
+    return true;
+}
+
+static sk_status compile_shapes(sk_arena *a, const sk_graph *g, const sk_layout *l,
+                                const sk_compile_opts *o, sk_program ***programs, int *shape_of,
+                                int *n)
+{
+    sk_compile_opts shared = *o;
+    if (!o->plan) SK_TRY(sk_plan_graph(a, g, l, o, &shared.plan));
+    *n = sk_shapes(shared.plan, shape_of);
+    sk_program **p = *programs = sk_many(a, sk_program *, *n < 0 ? 1 : *n);
+    if (*n >= 0) return compile_all(a, g, l, &shared, shape_of, *n, p);
+    SK_TRY(sk_compile(a, g, l, &shared, 0, p)); /* its error message may say more */
+    return sk_too_many_shapes(shared.plan);
+}
+
 sk_status sk_simulate_compile(sk_arena *a, const sk_graph *g, const sk_layout *l,
                               const sk_compile_opts *o, const sk_program *const **programs,
                               int **shape_of)
 {
-    sk_compile_opts shared = *o;
-    if (!o->plan) SK_TRY(sk_plan_graph(a, g, l, o, &shared.plan));
-    int ranks = sk_mesh_ranks(&l->mesh), made = 0;
-    *shape_of = sk_many(a, int, ranks);
-    int n = sk_shapes(shared.plan, *shape_of);
-    sk_program **p = sk_many(a, sk_program *, n < 0 ? 1 : n);
-    if (n < 0) {
-        SK_TRY(sk_compile(a, g, l, &shared, 0, p)); /* its error message may say more */
-        return sk_too_many_shapes(shared.plan);
-    }
-    for (int r = 0; r < ranks && made < n; r++) {
-        if ((*shape_of)[r] != made) continue; /* shapes are numbered as they appear */
-        SK_TRY(sk_compile(a, g, l, &shared, r, &p[made]));
-        made++;
+    sk_compile_opts opts = *o;
+    sk_program **p = NULL;
+    int n = 0;
+    *shape_of = sk_many(a, int, sk_mesh_ranks(&l->mesh));
+    opts.listed = o->listed && sk_repeats_can(g, l, o);
+    SK_TRY(compile_shapes(a, g, l, &opts, &p, *shape_of, &n));
+    if (opts.listed && !all_repeat(p, n)) {
+        opts.listed = false;
+        SK_TRY(compile_shapes(a, g, l, &opts, &p, *shape_of, &n));
     }
     *programs = (const sk_program *const *)p;
     return SK_OK;

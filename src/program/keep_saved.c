@@ -19,7 +19,7 @@ static int place_of(const sk_lowering *e, sk_task t, int micro)
 static void index_tasks(sk_lowering *e)
 {
     const sk_tasks *mine = &e->tasks[e->p->stage];
-    e->task_at = sk_many(e->tmp, int, e->p->n_micro * e->sp->n_chunks * SK_N_WORKS + 1);
+    e->task_at = sk_many(e->tmp, int, e->plan.n_listed * e->sp->n_chunks * SK_N_WORKS + 1);
     for (int i = 0; i < mine->n; i++) {
         sk_task t = mine->v[i];
         e->task_at[(t.micro * e->sp->n_chunks + t.chunk) * SK_N_WORKS + (int)t.work] = i + 1;
@@ -30,10 +30,10 @@ static void index_tasks(sk_lowering *e)
  * brought it in another form or an empty shard was not packed. */
 static void mark(sk_lowering *e, const sk_tensor *t, const sk_saved *r)
 {
-    sk_at_hand *hand = e->hand[t->id * e->p->n_micro + e->at.micro], *h;
+    sk_at_hand *hand = e->hand[t->id * e->plan.n_listed + e->at.micro], *h;
     sk_state now;
     bool packed = r->form == SK_SIGNS || r->form == SK_ZEROS;
-    if (packed && e->packed[t->id * e->p->n_micro + e->at.micro]) return;
+    if (packed && e->packed[t->id * e->plan.n_listed + e->at.micro]) return;
     if (packed || sk_lower_find(e, t, &r->state) < 0) {
         int buf = sk_lower_source(e, t, &now);
         sk_assert(buf >= 0); /* what is read later is available */
@@ -47,7 +47,7 @@ static void keep(sk_lowering *e, const sk_tensor *t)
 {
     const sk_saved_set *all = &e->plan.saved;
     if (t->role == SK_PARAM || t->role == SK_MEMORY) return;
-    sk_at_hand **at = &e->hand[t->id * e->p->n_micro + e->at.micro];
+    sk_at_hand **at = &e->hand[t->id * e->plan.n_listed + e->at.micro];
     for (sk_at_hand *h = *at; h; h = h->next) h->saved = false;
     for (int i = all->first[t->id] - 1; i >= 0; i = all->v[i].next) {
         int from = place_of(e, all->v[i].from, e->at.micro);

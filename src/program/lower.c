@@ -11,8 +11,6 @@
 
 #include <string.h>
 
-enum { MOST_INSTS = 1 << 20 }; /* of a rank: the loops over tasks are unrolled */
-
 /* --- one node --- */
 
 /* An output that is added up over micro-batches: the loss, the token count, ... */
@@ -145,12 +143,12 @@ static sk_status receive_all(sk_lowering *e, sk_task t)
 /* All instructions are in memory at once, about 3 KiB each while the program is compiled. */
 static sk_status is_short(const sk_lowering *e, int64_t n)
 {
-    if (n <= MOST_INSTS) return SK_OK;
+    if (n <= SK_MOST_INSTS) return SK_OK;
     return sk_fail(
         SK_ECONF,
         "layout: the program of rank %d would have over %d instructions or buffers; "
         "take fewer micro-batches (there are %d), slices, overlap chunks or tiles, or more stages",
-        e->p->rank, MOST_INSTS, e->p->n_micro);
+        e->p->rank, SK_MOST_INSTS, e->p->n_micro);
 }
 
 sk_status sk_lower_short(const sk_lowering *e)
@@ -194,7 +192,7 @@ static sk_status task(sk_lowering *e, sk_task t)
 static void section_begin(sk_lowering *e, bool training)
 {
     e->training = training;
-    memset(e->hand, 0, sizeof *e->hand * (size_t)(e->g->tensors.n * e->p->n_micro));
+    memset(e->hand, 0, sizeof *e->hand * (size_t)(e->g->tensors.n * e->plan.n_listed));
     e->tasks = e->plan.tasks[training];
 }
 
@@ -243,14 +241,14 @@ sk_status sk_check_length(sk_lowering *e)
 {
     int64_t nodes = 0;
     for (int i = 0; i < e->g->nodes.n; i++) nodes += e->sp->stage[i] == e->p->stage;
-    SK_TRY(is_short(e, nodes * e->p->n_micro));
-    return is_short(e, nodes * e->p->n_micro + sk_lower_regions_insts(e, MOST_INSTS));
+    SK_TRY(is_short(e, nodes * e->plan.n_listed));
+    return is_short(e, nodes * e->plan.n_listed + sk_lower_regions_insts(e, SK_MOST_INSTS));
 }
 
 sk_status sk_lower(sk_lowering *e)
 {
     sk_program *p = e->p;
-    e->hand = sk_many(e->tmp, sk_at_hand *, e->g->tensors.n * p->n_micro);
+    e->hand = sk_many(e->tmp, sk_at_hand *, e->g->tensors.n * e->plan.n_listed);
     if (p->optim) SK_TRY(train_section(e));
     p->n_train = p->insts.n;
     if (e->opts->validate || !p->optim) SK_TRY(forward_section(e));

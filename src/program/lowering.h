@@ -3,6 +3,7 @@
 #define SK_PROGRAM_LOWERING_H
 
 #include "program/program.h"
+#include "program/repeats.h"
 #include "program/saved.h"
 #include "program/stage_set.h"
 #include "program/pipeline_schedule.h"
@@ -67,6 +68,8 @@ typedef struct sk_plan {
     const int *place; /* by chunk: its stage */
     /* tasks */
     const sk_tasks *tasks[2]; /* of the validation and the training section, by stage */
+    int n_listed;             /* micro-batches in them: all, or few (repeats.h) */
+    const sk_runs *runs;      /* then, by stage: what the training section has in all */
     /* edges; from `recompute` on the arrays by tensor are copies that have clones too */
     const sk_stages *read_by;      /* tensor id -> set of stages that read it */
     const sk_stages *read_forward; /* the same, of forward nodes alone */
@@ -143,9 +146,9 @@ typedef struct sk_lowering {
     sk_place at;
     bool training;         /* this section makes gradients */
     const sk_tasks *tasks; /* of the section at work, by stage */
-    sk_at_hand **hand;     /* [tensor * n_micro + micro] */
+    sk_at_hand **hand;     /* [tensor * n_listed + micro] */
     int *task_at; /* [micro][chunk][work] -> 1 + its place in this stage's list; 0: there is none */
-    int *packed;  /* [tensor * n_micro + micro]: 1 + the buffer in fewer bits; 0: none */
+    int *packed;  /* [tensor * n_listed + micro]: 1 + the buffer in fewer bits; 0: none */
     char *gathering;         /* by layer: its sharded weights are being gathered */
     sk_level_calls *gathers; /* [layer][width]: calls of that which are not started */
     int gathered_layer;      /* whose weights are gathered; -1: none */
@@ -442,6 +445,7 @@ sk_status sk_plan_workspaces(sk_lowering *e);
 sk_status sk_assign_chunks(sk_lowering *e);
 sk_status sk_propagate_sharding(sk_lowering *e);
 sk_status sk_order_tasks(sk_lowering *e);
+void sk_repeats_list(sk_lowering *e, sk_tasks *tasks, sk_runs *of); /* repeats.c */
 sk_status sk_find_edges(sk_lowering *e);
 sk_status sk_split_backward(sk_lowering *e);
 sk_status sk_plan_sums(sk_lowering *e);
@@ -578,5 +582,9 @@ sk_status sk_join_launches(sk_lowering *e);
 
 /* memory.c: offsets. */
 void sk_plan_memory(sk_program *p);
+int64_t sk_table_bytes(const sk_call_plan *c);
+int64_t sk_memory_lines(int64_t bytes); /* that a buffer takes */
+/* May output 0 take the memory of input r, if that is read for the last time? */
+bool sk_memory_may_take(const sk_program *p, const sk_inst *in, int r);
 
 #endif

@@ -20,6 +20,7 @@
 #include "kernel/kernel_launch.h"
 #include "program/acts.h"
 #include "program/class_program.h"
+#include "program/holes.h"
 #include "program/lowering.h"
 
 #include <limits.h>
@@ -32,6 +33,7 @@ enum { LINE = 64, PAGE = 4096, BOUNCE = SK_DISK_BOUNCE, HUGE = 2 << 20, LARGE = 
 
 static int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 static int64_t lines(int64_t bytes) { return round_up(bytes, LINE); }
+int64_t sk_memory_lines(int64_t bytes) { return lines(bytes); }
 static int64_t pages(int64_t bytes) { return round_up(bytes, bytes < LARGE ? PAGE : HUGE); }
 
 static void live(sk_program *p, int buf, int pc)
@@ -67,61 +69,6 @@ static void lifetimes(sk_program *p)
             p->bufs.v[in->out[0]].first = pc < p->n_train ? 0 : p->n_train;
     }
     if (p->logits >= 0) live(p, p->logits, p->insts.n - 1);
-}
-
-/* --- holes --- */
-
-typedef struct hole {
-    int64_t at, size;
-} hole;
-
-typedef struct holes {
-    sk_arena *arena;
-    hole *v;
-    int n, cap;
-    int64_t top; /* the highest end so far */
-} holes;
-
-static int64_t take(holes *h, int64_t size)
-{
-    int best = -1;
-    if (!size) return 0;
-    for (int i = 0; i < h->n; i++)
-        if (h->v[i].size >= size && (best < 0 || h->v[i].size < h->v[best].size)) best = i;
-    if (best < 0) { /* at the end, using the last hole if it reaches there */
-        int64_t at = h->top;
-        if (h->n && h->v[h->n - 1].at + h->v[h->n - 1].size == h->top) at = h->v[--h->n].at;
-        h->top = at + size;
-        return at;
-    }
-    int64_t at = h->v[best].at;
-    h->v[best].at += size;
-    h->v[best].size -= size;
-    if (!h->v[best].size) {
-        memmove(&h->v[best], &h->v[best + 1], sizeof(hole) * (size_t)(h->n - best - 1));
-        h->n--;
-    }
-    return at;
-}
-
-static void give(holes *h, int64_t at, int64_t size)
-{
-    int i = 0;
-    if (!size) return;
-    while (i < h->n && h->v[i].at < at) i++;
-    bool below = i > 0 && h->v[i - 1].at + h->v[i - 1].size == at;
-    bool above = i < h->n && at + size == h->v[i].at;
-    if (below && above) {
-        h->v[i - 1].size += size + h->v[i].size;
-        memmove(&h->v[i], &h->v[i + 1], sizeof(hole) * (size_t)(h->n - i - 1));
-        h->n--;
-    } else if (below) h->v[i - 1].size += size;
-    else if (above) h->v[i].at = at, h->v[i].size += size;
-    else {
-        (void)sk_push(h->arena, h);
-        memmove(&h->v[i + 1], &h->v[i], sizeof(hole) * (size_t)(h->n - 1 - i));
-        h->v[i] = (hole){at, size};
-    }
 }
 
 /* --- offsets --- */
@@ -161,26 +108,24 @@ static int64_t place_weights(sk_program *p)
     return end;
 }
 
-/* Is input r read here for the last time, and could output 0 take its memory? */
-static bool dies(const sk_program *p, const sk_inst *in, int r, int pc)
-{
-    const sk_buffer *x = &p->bufs.v[in->in[r]], *y = &p->bufs.v[in->out[0]];
-    if (x->keep || x->within >= 0 || x->last != pc || lines(x->bytes) != lines(y->bytes))
-        return false;
-    for (int i = 0; i < SK_MAX_OPERANDS; i++)
-        if (i != r && in->in[i] == in->in[r]) return false;
-    return true;
-}
-
-/* Input whose memory output 0 of this instruction may take over, or -1. */
-static int dying_input(const sk_program *p, const sk_inst *in, int pc)
+bool sk_memory_may_take(const sk_program *p, const sk_inst *in, int r)
 {
     unsigned may = in->act == SK_DO_OP ? in->node->op->reuse : 0;
-    if (!may || in->out[0] < 0 || in->add & 1) return -1;
-    const sk_buffer *y = &p->bufs.v[in->out[0]];
-    if (y->keep || y->within >= 0 || y->first != pc) return -1;
+    if (!(may >> r & 1) || in->out[0] < 0 || in->add & 1) return false;
+    const sk_buffer *x = &p->bufs.v[in->in[r]], *y = &p->bufs.v[in->out[0]];
+    if (x->keep || x->within >= 0 || y->keep || y->within >= 0) return false;
+    for (int i = 0; i < SK_MAX_OPERANDS; i++)
+        if (i != r && in->in[i] == in->in[r]) return false;
+    return lines(x->bytes) == lines(y->bytes);
+}
+
+/* Input that is read here for the last time and whose memory output 0 takes over, or -1. */
+static int dying_input(const sk_program *p, const sk_inst *in, int pc)
+{
+    if (in->act != SK_DO_OP || !in->node->op->reuse || in->out[0] < 0) return -1;
+    if (p->bufs.v[in->out[0]].first != pc) return -1;
     for (int r = 0; r < in->node->n_in; r++)
-        if (may >> r & 1 && dies(p, in, r, pc)) return in->in[r];
+        if (sk_memory_may_take(p, in, r) && p->bufs.v[in->in[r]].last == pc) return in->in[r];
     return -1;
 }
 
@@ -281,7 +226,7 @@ static int64_t place_by(sk_program *p, sk_placement placement, const int *lead, 
 {
     sk_arena tmp = {0};
     events ev;
-    holes h = {.arena = &tmp};
+    sk_holes h = {.arena = &tmp};
     char *taken = sk_many(&tmp, char, p->bufs.n + 1);
     index_events(p, placement, lead, by, &tmp, &ev);
     for (int pc = 0; pc < p->insts.n; pc++) {
@@ -290,10 +235,10 @@ static int64_t place_by(sk_program *p, sk_placement placement, const int *lead, 
             if (heir >= 0 && i == out) {
                 p->bufs.v[i].offset = p->bufs.v[heir].offset;
                 taken[heir] = 1;
-            } else p->bufs.v[i].offset = base + take(&h, taken_by(&p->bufs.v[i]));
+            } else p->bufs.v[i].offset = base + sk_holes_take(&h, taken_by(&p->bufs.v[i]));
         }
         for (int i = ev.last[pc]; i >= 0; i = ev.next_last[i])
-            if (!taken[i]) give(&h, p->bufs.v[i].offset - base, taken_by(&p->bufs.v[i]));
+            if (!taken[i]) sk_holes_give(&h, p->bufs.v[i].offset - base, taken_by(&p->bufs.v[i]));
     }
     int64_t top = h.top;
     sk_arena_end(&tmp);
@@ -304,6 +249,7 @@ static int64_t place_by(sk_program *p, sk_placement placement, const int *lead, 
 static int64_t place_transient(sk_program *p, sk_placement placement, int64_t base)
 {
     sk_arena tmp = {0};
+    if (p->transient_bytes && placement == SK_DEVICE) return p->transient_bytes;
     int *lead = find_leaders(p, placement, &tmp);
     int64_t best = place_by(p, placement, lead, base, AS_NUMBERED);
     int64_t other = place_by(p, placement, lead, base, LARGEST_FIRST);
@@ -324,14 +270,18 @@ static void place_parts(sk_program *p)
             p->bufs.v[i].offset = p->bufs.v[p->bufs.v[i].within].offset + p->bufs.v[i].part_at;
 }
 
+int64_t sk_table_bytes(const sk_call_plan *c)
+{
+    return lines((int64_t)(sizeof(sk_coll_call) + sizeof(sk_seg) * (size_t)c->n_segs));
+}
+
 static int64_t place_tables(sk_program *p, int64_t at)
 {
     for (int i = 0; i < p->calls.n; i++) {
         p->calls.v[i].table_at = at;
-        at +=
-            lines((int64_t)(sizeof(sk_coll_call) + sizeof(sk_seg) * (size_t)p->calls.v[i].n_segs));
+        at += sk_table_bytes(&p->calls.v[i]);
     }
-    return at;
+    return at + p->more_tables;
 }
 
 static int64_t larger(int64_t most, size_t need)

@@ -167,7 +167,7 @@ static int first_window(const sk_lowering *e)
 static void index_recvs(mail *x, int from, int to)
 {
     const sk_lowering *e = x->e;
-    x->recv_of = sk_many(e->tmp, int, e->g->tensors.n * e->p->n_micro);
+    x->recv_of = sk_many(e->tmp, int, e->g->tensors.n * e->plan.n_listed);
     for (int pc = from; pc < to; pc++)
         if (x->old[pc].act == SK_DO_RECV && x->stage_of[x->old[pc].peer] >= 0)
             x->recv_of[x->old[pc].tag] = pc;

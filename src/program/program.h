@@ -391,6 +391,9 @@ typedef struct sk_program {
      * rank that shares with another one does not count them: its regions begin behind them. */
     int shares_with;
     int64_t shared_bytes;
+    /* Of a program that lists few micro-batches (repeats.h), known from all: bytes of the tables of
+     * calls that are not listed, and of transient buffers. */
+    int64_t more_tables, transient_bytes;
     int64_t own_bytes; /* heap_bytes less what `shares_with` keeps: what this rank takes */
 } sk_program;
 
@@ -429,11 +432,13 @@ typedef struct sk_compile_opts {
     sk_matrix_work matrix_work; /* optim.work */
     double ema;                 /* below 1: keep an average of the weights (averaged.c); 0: none */
     bool gpu;                   /* the device is a GPU */
+    bool listed; /* list few micro-batches of many (repeats.h): to simulate and plan, not to run */
     const sk_graph_plan *plan; /* of the same graph, layout and options; NULL: made for this rank */
 } sk_compile_opts;
 
 /* Scratch of a GPU: the scalars of a step; tables of updates and of gradients, of this many bytes
  * each; the workspace of launches. */
+enum { SK_MOST_INSTS = 1 << 20 }; /* of a rank that runs: the loops over tasks are unrolled */
 enum { SK_STEP_SCALARS_BYTES = 4096, SK_UPDATE_BYTES = 512, SK_NORM_BYTES = 64 };
 
 /* Device memory that a rank takes; the rest of its memory is the host's. */

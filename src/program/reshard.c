@@ -29,7 +29,7 @@ bool sk_state_partly_settled(const sk_state *s, const sk_state *made, int n_axes
 
 static sk_at_hand **hand_of(sk_lowering *e, const sk_tensor *t)
 {
-    return &e->hand[t->id * e->p->n_micro + e->at.micro];
+    return &e->hand[t->id * e->plan.n_listed + e->at.micro];
 }
 
 void sk_lower_have(sk_lowering *e, const sk_tensor *t, const sk_state *s, int buf)

@@ -386,7 +386,7 @@ static void walk_tasks(sk_lowering *e, const order *tasks)
 static order *orders_of(const sk_lowering *e)
 {
     const sk_tasks *mine = &e->plan.tasks[true][e->p->stage];
-    order *all = sk_many(e->tmp, order, e->p->n_micro);
+    order *all = sk_many(e->tmp, order, e->plan.n_listed);
     for (int i = 0; i < mine->n; i++)
         if (mine->v[i].work != SK_WORK_U) *sk_push(e->tmp, &all[mine->v[i].micro]) = mine->v[i];
     return all;
@@ -406,7 +406,7 @@ sk_status sk_find_saved(sk_lowering *e)
     e->plan.saved.first = sk_many(e->tmp, int, e->g->tensors.n + 1);
     if (!e->opts->optim) return SK_OK;
     const order *all = orders_of(e);
-    for (int m = 0; m < e->p->n_micro; m++) {
+    for (int m = 0; m < e->plan.n_listed; m++) {
         int k = 0;
         while (!same_order(&all[k], &all[m])) k++;
         if (k == m) walk_tasks(e, &all[m]);

@@ -49,7 +49,7 @@ static sk_form form_of(const sk_lowering *e, const sk_tensor *t, const readers *
 sk_status sk_plan_packed(sk_lowering *e)
 {
     e->plan.packs = sk_many(e->tmp, sk_form, e->g->tensors.n + 1);
-    e->packed = sk_many(e->tmp, int, e->g->tensors.n * e->p->n_micro + 1);
+    e->packed = sk_many(e->tmp, int, e->g->tensors.n * e->plan.n_listed + 1);
     if (!e->l->gist || !e->opts->optim) return SK_OK;
     const readers *all = look_at_readers(e);
     for (int i = 0; i < e->g->nodes.n; i++) {
@@ -64,7 +64,7 @@ sk_status sk_plan_packed(sk_lowering *e)
 
 static int *packed_of(sk_lowering *e, const sk_tensor *t)
 {
-    return &e->packed[t->id * e->p->n_micro + e->at.micro];
+    return &e->packed[t->id * e->plan.n_listed + e->at.micro];
 }
 
 /* First the bits, in whole lines, then the elements that are not 0. */

@@ -62,7 +62,7 @@ static need message_to(dry_run *p, const sk_tensor *t, int to)
     *sk_push(&p->arena, &k->sends) = p->edges.n;
     edge *x = sk_push(&p->arena, &p->edges);
     *x = (edge){.from = from, .to = to, .n = 1};
-    x->start = sk_many(&p->arena, int, p->e->p->n_micro);
+    x->start = sk_many(&p->arena, int, p->e->plan.n_listed);
     return (need){p->edges.n - 1, 0};
 }
 
@@ -151,7 +151,7 @@ static bool comes_to_its_end(dry_run *p, int window)
     memset(p->got, 0, sizeof *p->got * (size_t)(stages * stages));
     memset(p->at, 0, sizeof *p->at * (size_t)stages);
     for (int i = 0; i < p->edges.n; i++)
-        for (int m = 0; m < p->e->p->n_micro; m++) p->edges.v[i].start[m] = -1;
+        for (int m = 0; m < p->e->plan.n_listed; m++) p->edges.v[i].start[m] = -1;
     for (bool moves = true; moves;) {
         moves = false;
         for (int s = 0; s < stages; s++) moves |= advance(p, s, window);

@@ -55,6 +55,16 @@ static sk_tasks *no_tasks(sk_lowering *e)
     return tasks;
 }
 
+/* For programs that say what is repeated (repeats.h). */
+static void list_few(sk_lowering *e, sk_tasks *train, sk_tasks *forward)
+{
+    sk_runs *all = sk_many(e->tmp, sk_runs, e->sp->n_stages);
+    sk_repeats_list(e, forward, all);
+    sk_repeats_list(e, train, all);
+    e->plan.runs = all;
+    e->plan.n_listed = SK_LISTED;
+}
+
 /* Of a training step as the schedule says; of a validation step all chunks of a micro-batch, then
  * the next. */
 sk_status sk_order_tasks(sk_lowering *e)
@@ -62,6 +72,7 @@ sk_status sk_order_tasks(sk_lowering *e)
     sk_tasks *train = no_tasks(e), *forward = no_tasks(e);
     e->plan.tasks[true] = train;
     e->plan.tasks[false] = forward;
+    e->plan.n_listed = e->p->n_micro;
     sk_pipe pipe = {.n_stages = e->sp->n_stages,
                     .n_chunks = e->sp->n_chunks / e->sp->n_stages,
                     .n_micro = e->p->n_micro,
@@ -71,5 +82,7 @@ sk_status sk_order_tasks(sk_lowering *e)
             sk_task_add(&forward[e->plan.place[c]], SK_WORK_F, m, c);
     if (!e->opts->optim) return SK_OK;
     SK_TRY(e->plan.schedule->list_tasks(&pipe, train));
-    return sk_schedule_check(e->plan.schedule, &pipe, train);
+    SK_TRY(sk_schedule_check(e->plan.schedule, &pipe, train));
+    if (e->opts->listed) list_few(e, train, forward);
+    return SK_OK;
 }

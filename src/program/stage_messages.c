@@ -15,7 +15,7 @@ int sk_lower_rank_of_stage(const sk_lowering *e, int stage)
 
 int64_t sk_message_tag(const sk_lowering *e, int tensor, int micro)
 {
-    return (int64_t)tensor * e->p->n_micro + micro;
+    return (int64_t)tensor * e->plan.n_listed + micro;
 }
 
 const sk_stages *sk_lower_readers(const sk_lowering *e, const sk_tensor *t)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_STARTS = 64, CHUNK_LAYERS = 4, AUTO_LAYOUTS = 160 };
+enum { MOST_STARTS = 64, CHUNK_LAYERS = 4, AUTO_LAYOUTS = 160, KEPT = 512 << 20 };
 
 static const double SEARCHED = 0.85; /* of the time; in the rest the best are priced whole */
 
@@ -187,6 +187,7 @@ sk_status sk_auto_layout(const sk_auto_in *in, sk_search_out *out)
     double begin = sk_now();
     pricing p = {in};
     starts s = {.arena = &a};
+    sk_arena_reuse(KEPT);
     sk_host_detect(&host);
     if (*in->job->layout && strcmp(in->job->layout, "auto") != 0) add(&s, in->job->layout);
     recipes(&s, in);
@@ -205,6 +206,7 @@ sk_status sk_auto_layout(const sk_auto_in *in, sk_search_out *out)
     if (!st) price_whole(&p, search.threads, out);
     out->seconds = sk_now() - begin;
     sk_arena_end(&a);
+    sk_arena_reuse(0);
     return st;
 }
 

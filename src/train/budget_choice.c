@@ -16,6 +16,7 @@ sk_status sk_setup_options(sk_setup *s, const sk_machine *m, int64_t bytes,
                            sk_budget_option **options, int *n)
 {
     sk_compile_opts o = sk_setup_opts(s);
+    o.listed = true;
     sk_budget_in in = {.graph = &s->graph,
                        .layout = &s->layout,
                        .opts = &o,

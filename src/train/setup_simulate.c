@@ -9,6 +9,7 @@ sk_status sk_setup_simulate(sk_arena *a, const sk_setup *s, const sk_machine *m,
     o.validate = false;
     o.host_of = sk_machine_hosts(a, m, &s->layout, s->n_ranks);
     o.costs = &m->costs;
+    o.listed = true;
     *out = (sk_simulated_step){0};
     SK_TRY(sk_simulate_compile(a, &s->graph, &s->layout, &o, &out->programs, &out->shape_of));
     sk_simulate_in in = {
