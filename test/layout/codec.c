@@ -481,7 +481,7 @@ int main(void)
     conserved("dp=2 tp=2", "grads=randk:0.2", 0);
     conserved("dp=2 zero=3", "grads=randk:0.2", 256);
     conserved("dp=3", "grads=sign", 0);
-    conserved("dp=2 cp=2", "grads=q2", 0);
+    conserved("dp=2 cp=2", "grads=q4", 0);
     conserved("pp=2 dp=2 zero=3 micro=2", "grads=q4", 0);
     conserved("dp=3", "grads=powersgd:2", 0);
     conserved("dp=2 tp=2 zero=1", "grads=powersgd:1", 0);

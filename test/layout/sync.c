@@ -470,8 +470,7 @@ static void coded(const char *way, const char *codec)
 
 static void codecs(void)
 {
-    static const char *const names[] = {"bf16", "f16", "int8", "int4",
-                                        "q2",   "q4",  "q8",   "topk:0.1"};
+    static const char *const names[] = {"bf16", "f16", "int8", "int4", "q4", "q8", "topk:0.1"};
     for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
         coded(i % 3 == 0   ? "diloco:3"
               : i % 3 == 1 ? "elastic:3"
@@ -649,6 +648,8 @@ static void mistakes(void)
     refuses("dp=2 sync=local:4:codec=q4", "sends changes");
     refuses("dp=2 sync=diloco:4:codec=topk:0.1", "add feedback");
     refuses("dp=2 sync=diloco:4:feedback", "there is none");
+    refuses("dp=2 sync=diloco:4:codec=q2:feedback", "leave out feedback");
+    refuses("dp=2 grads=q2 feedback", "leave out feedback");
     refuses("dp=2 sync=diloco:4:codec=q5", "q5");
     refuses(THREE "synchronize dp by postlocal:3@1; synchronize hosts by local:3",
             "one step is needed");

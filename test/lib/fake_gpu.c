@@ -574,7 +574,8 @@ static sk_status launch(int i, const sk_args *a, const sk_launch *l)
     SK_TRY(lucky());
     SK_TRY(sk_op_takes(sk_op_parts[i - FIRST], a));
     op_call c = {.op = sk_op_parts[i - FIRST], .step = l->step, .updates = l->updates};
-    c.args = *a; /* no initialiser: behind one gcc 12 clears padding of arrays where there is none */
+    c.args =
+        *a; /* no initialiser: behind one gcc 12 clears padding of arrays where there is none */
     append(l->stream, do_op, &c, sizeof c, false);
     return SK_OK;
 }
