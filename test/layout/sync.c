@@ -649,7 +649,6 @@ static void mistakes(void)
     refuses("dp=2 sync=diloco:4:codec=topk:0.1", "add feedback");
     refuses("dp=2 sync=diloco:4:feedback", "there is none");
     refuses("dp=2 sync=diloco:4:codec=q2:feedback", "leave out feedback");
-    refuses("dp=2 grads=q2 feedback", "leave out feedback");
     refuses("dp=2 sync=diloco:4:codec=q5", "q5");
     refuses(THREE "synchronize dp by postlocal:3@1; synchronize hosts by local:3",
             "one step is needed");
