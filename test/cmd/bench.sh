@@ -3,6 +3,7 @@
 #
 # Times are not judged, only that they are numbers in order.  Wrong command lines have reports, a
 # calibrated machine is one that every command can read.
+# shellcheck disable=SC2015  # fail ends the script
 set -eu
 skein=$(realpath "${SKEIN:-build/release/skein}")
 [ -x "$skein" ] || { echo "there is no $skein"; exit 77; }

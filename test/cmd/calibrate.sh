@@ -3,6 +3,7 @@
 # was made of; on a processor and with a fake GPU (lib/fake_gpu.h), whose path through the device is the same.
 #
 # Times are those of a host on which other tests run: bounds are wide.
+# shellcheck disable=SC2015,SC2086  # fail ends the script; words
 set -eu
 skein=$(realpath "${SKEIN:-build/release/skein}")
 faked=$(realpath "${SKEIN_FAKED:-build/release/skein_fake}")

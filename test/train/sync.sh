@@ -4,6 +4,7 @@
 # A checkpoint between two synchronisations has each replica.  Resumed on the same layout, or on another one inside of the
 # replicas, a run ends with the same bytes (in canonical order); with another number of replicas, or with none, each begins as
 # the mean.  Exports and validations are of the mean; `skein verify` and `skein sample` read such a checkpoint.
+# shellcheck disable=SC2015  # fail ends the script
 # shellcheck source=test/lib/runs.sh
 . "$(dirname "$0")/../lib/runs.sh"
 
