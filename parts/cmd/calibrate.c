@@ -9,7 +9,7 @@
 #include "cli/argv.h"
 #include "cli/calibrate_jobs.h"
 #include "cli/cmd.h"
-#include "plan/calibrate.h"
+#include "plan/coll_calibration.h"
 #include "plan/device_rates.h"
 #include "plan/launch_kind.h"
 #include "plan/machine_fit.h"

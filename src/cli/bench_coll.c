@@ -11,7 +11,7 @@
 #include "cli/bench_fit.h"
 #include "comm/boot.h"
 #include "coll/choose.h"
-#include "plan/calibrate.h"
+#include "plan/coll_calibration.h"
 #include "plan/machine.h"
 #include "plan/coll_timing.h"
 #include "train/setup.h"

@@ -15,7 +15,7 @@
 #define SK_CLI_VARY_H
 
 #include "cli/argv.h"
-#include "plan/jitter.h"
+#include "plan/step_jitter.h"
 
 enum { SK_VARY_NAMES = 8, SK_VARY_VALUES = 64, SK_VARY_ROWS = 4096, SK_VARY_AXES = 24 };
 

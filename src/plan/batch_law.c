@@ -1,7 +1,7 @@
 /* batch_law.c - see batch_law.h. */
 #include "plan/batch_law.h"
 #include "base/rng.h"
-#include "plan/calibrate.h"
+#include "plan/coll_calibration.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
  * after it had ended a lap before, so it will in all laps that follow.  Then the rest of the step
  * is that time, times its laps.  If not, twice as many laps are walked, in the end all: as where
  * ranks that do not meet in a lap take different times, for one is slow.  Steps whose ranks have
- * random factors (jitter.h) are walked whole at once. */
+ * random factors (step_jitter.h) are walked whole at once. */
 #ifndef SK_PLAN_SIM_LAPS_H
 #define SK_PLAN_SIM_LAPS_H
 

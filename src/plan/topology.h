@@ -5,7 +5,8 @@
  *     unlike: 3 flops 5e14                  host 3 has another number than the machine
  *     unlike: 4-7 rate_between 24e9         so do hosts 4 to 7; a line for each number
  *
- *     jitter: 0.02,0.001@1.5                work takes a random factor in every step (jitter.h;
+ *     jitter: 0.02,0.001@1.5                work takes a random factor in every step
+ * (step_jitter.h;
  *                                           `--jitter`)
  *
  * Factors of several entries of `slow` multiply; of two lines `unlike` about a number the last one

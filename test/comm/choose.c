@@ -7,7 +7,7 @@
 #include "lib/ranks.h"
 
 #include "coll/choose.h"
-#include "plan/calibrate.h"
+#include "plan/coll_calibration.h"
 #include "plan/machine.h"
 #include "plan/simulator.h"
 

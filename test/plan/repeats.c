@@ -13,7 +13,7 @@
 #include "lib/check.h"
 
 #include "base/rng.h"
-#include "plan/jitter.h"
+#include "plan/step_jitter.h"
 #include "plan/simulator.h"
 #include "program/repeats.h"
 

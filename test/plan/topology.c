@@ -5,7 +5,7 @@
 #include "base/file_io.h"
 #include "base/rng.h"
 #include "base/strings.h"
-#include "plan/jitter.h"
+#include "plan/step_jitter.h"
 #include "plan/network.h"
 #include "plan/simulator.h"
 

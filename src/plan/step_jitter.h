@@ -1,4 +1,4 @@
-/* jitter.h - steps in which ranks are not equally fast, drawn at random.
+/* step_jitter.h - steps in which ranks are not equally fast, drawn at random.
  *
  * `jitter: 0.02` in a machine's file: in each step the work of each rank takes exp(0.02 z) times as
  * long, z normal and of that rank and step alone: a median of 1.  `0.02,0.001@1.5`: and once in a
@@ -9,8 +9,8 @@
  *
  * which is exact where the ranks of a class wait for each other, and an upper bound where they
  * do not: stages of a pipeline then have slow ranks of different replicas. */
-#ifndef SK_PLAN_JITTER_H
-#define SK_PLAN_JITTER_H
+#ifndef SK_PLAN_STEP_JITTER_H
+#define SK_PLAN_STEP_JITTER_H
 
 #include "plan/simulator.h"
 

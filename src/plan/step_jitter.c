@@ -1,5 +1,5 @@
-/* jitter.c - factors of ranks, and what many steps with them come to. */
-#include "plan/jitter.h"
+/* step_jitter.c - factors of ranks, and what many steps with them come to. */
+#include "plan/step_jitter.h"
 #include "base/rng.h"
 #include "plan/sim_state.h"
 

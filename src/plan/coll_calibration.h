@@ -1,4 +1,4 @@
-/* calibrate.h - the numbers of coll/choose.h, measured on this host.
+/* coll_calibration.h - the numbers of coll/choose.h, measured on this host.
  *
  * Ranks are processes (coll_timing.h).  Measured are: small calls in the heaps between two
  * ranks, between as many as there are cores, and between more than that; sums and
@@ -9,8 +9,8 @@
  * Two things cannot be measured on one host: links to other hosts, and how alpha of
  * a message divides into way and work (`each`).  The first stays as preset (or as
  * the machine file says it), the second is taken as half of alpha. */
-#ifndef SK_PLAN_CALIBRATE_H
-#define SK_PLAN_CALIBRATE_H
+#ifndef SK_PLAN_COLL_CALIBRATION_H
+#define SK_PLAN_COLL_CALIBRATION_H
 
 #include "plan/machine.h"
 

@@ -1,5 +1,5 @@
-/* calibrate.c - a few dozen timings, a few straight lines. */
-#include "plan/calibrate.h"
+/* coll_calibration.c - a few dozen timings, a few straight lines. */
+#include "plan/coll_calibration.h"
 #include "base/proc.h"
 #include "plan/coll_timing.h"
 
