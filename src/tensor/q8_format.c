@@ -61,16 +61,31 @@ static const tree *tree_of(sk_q8 map)
     return &trees[map];
 }
 
+/* Lanes of their own instead of a reduction: clang makes no vectors of a maximum that may meet NaN.
+ */
 static float scale_of(const float *x, int64_t n)
 {
-    float high = 0, low = 0, zero = 0;
-#pragma omp simd reduction(max : high) reduction(min : low) reduction(+ : zero)
-    for (int64_t i = 0; i < n; i++) {
-        high = x[i] > high ? x[i] : high;
-        low = x[i] < low ? x[i] : low;
-        zero += 0 * x[i];
+    enum { LANES = 16 };
+    float high[LANES] = {0}, low[LANES] = {0}, zero[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+#pragma omp simd
+        for (int k = 0; k < LANES; k++) {
+            high[k] = x[i + k] > high[k] ? x[i + k] : high[k];
+            low[k] = x[i + k] < low[k] ? x[i + k] : low[k];
+            zero[k] += 0 * x[i + k];
+        }
+    for (; i < n; i++) {
+        high[0] = x[i] > high[0] ? x[i] : high[0];
+        low[0] = x[i] < low[0] ? x[i] : low[0];
+        zero[0] += 0 * x[i];
     }
-    return sk_q8_scale(high, low, zero);
+    for (int k = 1; k < LANES; k++) {
+        high[0] = high[k] > high[0] ? high[k] : high[0];
+        low[0] = low[k] < low[0] ? low[k] : low[0];
+        zero[0] += zero[k];
+    }
+    return sk_q8_scale(high[0], low[0], zero[0]);
 }
 
 /* As sk_q8_code(). */

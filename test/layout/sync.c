@@ -272,7 +272,7 @@ static void synchronised_once(void)
     check(twice.exposed_by[0] > 0 && fabs(twice.exposed_by[0] / once.exposed_by[0] - 1) < 1e-6);
     check(twice.busy > 1.5 * once.busy);
     t.layout = plain.layout = "dp=2"; /* gradients are summed in both phases */
-    check(priced(&t, &twice, &a) > 1.9 * (double)priced(&plain, &once, &a));
+    check((double)priced(&t, &twice, &a) > 1.9 * (double)priced(&plain, &once, &a));
     check(twice.exposed_by[0] > 1.9 * once.exposed_by[0]);
     sk_arena_end(&a);
 }

@@ -838,11 +838,12 @@ static void ranks_price(const char *layout)
 
 static void prices(void)
 {
-    sk_machine m = {.flops = 100,
-                    .memory_rate = 10,
-                    .ranks_per_host = 4,
-                    .costs = {.inside = {1, 0.5, 0}, .between = {3, 2, 0}},
-                    .ring = true};
+    sk_machine m = {
+        .flops = 100,
+        .memory_rate = 10,
+        .ranks_per_host = 4,
+        .costs = {.inside = {.alpha = 1, .beta = 0.5}, .between = {.alpha = 3, .beta = 2}},
+        .ring = true};
     sk_reach four = {4, 1, 4}, eight = {8, 2, 4};
     same("ring all-reduce", sk_machine_coll(&m, SK_ALLREDUCE, 8, four), 2 * (3 * 1 + 6 * 0.5));
     same("ring gather", sk_machine_coll(&m, SK_ALLGATHER, 8, four), 3 + 6 * 0.5);
