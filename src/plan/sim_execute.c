@@ -5,6 +5,7 @@
  *
  * A rank that cannot go on is passed over and tried again.  What it waits for is fixed by order and
  * not by time, so the result does not depend on which rank is tried first. */
+#include "plan/engine_calls.h"
 #include "plan/launch_kind.h"
 #include "plan/sim_laps.h"
 #include "program/acts.h"
@@ -100,8 +101,9 @@ static double price(const sk_machine *m, const sk_program *p, int pc)
     if (was >= 0) return sk_inst_share(in) * was;
     if (l) return sk_inst_share(in) * launch_cost(m, p, l); /* all are of the same updates */
     double seconds = compute(m, p, pc, &kind);
-    seconds = kernel(m, seconds, sk_inst_bytes(p, in), kind) + accumulate_cost(m, p, in);
-    return sk_inst_share(in) * seconds;
+    seconds = kernel(m, seconds, sk_inst_bytes(p, in), kind) + accumulate_cost(m, p, in) +
+              sk_engine_passes(m, p, in);
+    return sk_inst_share(in) * sk_engine_times(m, p, pc) * seconds;
 }
 
 static double cost(sk_sim_rank *w, const sk_inst *in)
@@ -174,29 +176,22 @@ static sk_coll_ask ask_of(const sk_sim_group *c, const sk_call_plan *plan)
     return ask;
 }
 
-/* By a library: one call, or one for each of the tensors of a layer. */
-static double library_cost(const sk_machine *m, const sk_sim_group *c, const sk_call_plan *plan,
-                           int64_t bytes)
-{
-    int more = plan->kind == SK_ALLGATHER && m->engine.gather_each ? plan->n_segs - 1 : 0;
-    double seconds = sk_machine_coll(m, plan->kind, bytes, c->reach);
-    return more > 0 ? seconds + more * sk_machine_coll(m, plan->kind, 0, c->reach) : seconds;
-}
-
 /* Priced by the algorithm that the compiler chose.  The program may be that of another rank of the
  * same shape, whose group is spread otherwise over hosts: where its algorithm does not fit, the one
  * that would be chosen here. */
-static double call_cost(const sk_sim *k, const sk_sim_group *c, const sk_call_plan *plan,
-                        int64_t bytes)
+static double call_cost(const sk_sim *k, const sk_sim_group *c, const sk_program *p,
+                        const sk_inst *in)
 {
     double seconds = INFINITY;
+    const sk_call_plan *plan = &p->calls.v[in->call];
+    int64_t bytes = sk_call_bytes(plan);
     sk_coll_ask ask = ask_of(c, plan);
     const sk_machine *m = sk_network_call(&k->network, c->group, plan->kind, c->rank);
     if (k->in->calls && plan->algorithm < 0 && !plan->common && c->reach.hosts < 2)
         seconds = sk_call_seconds(k->in->calls, plan->kind, c->reach.n, bytes);
     if (seconds >= 0 && isfinite(seconds)) return seconds;
     seconds = INFINITY;
-    if (m->unit || !m->chosen || plan->algorithm < 0) return library_cost(m, c, plan, bytes);
+    if (m->unit || !m->chosen || plan->algorithm < 0) return sk_engine_call(m, p, in, c->reach);
     int how = plan->algorithm;
     if (!sk_coll_can(sk_coll_parts[how], &ask))
         how = sk_choose(&m->costs, &ask, c->reach.hosts, plan->reduce, bytes, NULL);
@@ -215,7 +210,7 @@ static void announce(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
     sk_sim_call *m = &c->calls.v[seq];
     m->ready = fmax(m->ready, w->now);
     if (++m->announced < c->members) return;
-    m->cost = sk_inst_share(in) * call_cost(k, c, plan, sk_call_bytes(plan));
+    m->cost = sk_inst_share(in) * call_cost(k, c, w->p, in) * sk_engine_times(k->m, w->p, w->pc);
     m->begin = fmax(m->ready, c->free);
     m->end = c->free = m->begin + m->cost;
     c->wire += sk_inst_average(in, sk_call_wire(plan, c->reach.n));
@@ -239,6 +234,24 @@ static void share_device(const sk_sim *k, sk_sim_rank *w, double begin, double e
     w->out->busy += beside * share;
 }
 
+/* Work goes on; the sum before this one has taken its part of the device by now. */
+static void sum_late(const sk_sim *k, sk_sim_rank *w, double begin, double end)
+{
+    share_device(k, w, w->sum_begin, w->sum_end);
+    w->sum_begin = begin;
+    w->sum_end = end;
+}
+
+/* What comes now needs all sums. */
+static void wait_for_sums(const sk_sim *k, sk_sim_rank *w)
+{
+    int axis = w->p->layout.shard_axis;
+    double end = w->sum_end;
+    if (end <= 0) return;
+    sum_late(k, w, 0, 0);
+    wait_for(w, axis < 0 ? SK_EXPOSED_WORLD : axis, w->now, end);
+}
+
 static bool finish(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 {
     int group = w->p->calls.v[in->call].group;
@@ -254,6 +267,10 @@ static bool finish(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
         end = begin + m->cost;
     }
     note_moving(w, begin, end);
+    if (sk_engine_sums_late(k->m, w->p, &w->p->calls.v[in->call])) {
+        sum_late(k, w, begin, end);
+        return true;
+    }
     if (k->m->overlap) share_device(k, w, begin, end);
     int axis = sk_group_axis(w->p, group);
     wait_for(w, axis < 0 ? SK_EXPOSED_WORLD : axis, m->ready, end);
@@ -366,6 +383,10 @@ static bool step(sk_sim *k, sk_sim_rank *w)
         break;
     case SK_DO_LOAD:
         if (w->m->engine.host_waits) w->host = fmax(w->host, w->now);
+        work(w, in);
+        break;
+    case SK_DO_STATS:
+        wait_for_sums(k, w);
         work(w, in);
         break;
     default:

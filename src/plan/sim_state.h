@@ -60,16 +60,17 @@ typedef struct sk_sim_rank {
         int n, cap;
     } channels;
     const double *seconds; /* by instruction, measured; NULL: priced */
-    double *prices;    /* by instruction, of all ranks with this program and machine; below 0: not
-                          yet known */
-    double core;       /* seconds of a core that its calls on the host took */
-    double between;    /* seconds of its calls on links between hosts */
-    double updating;   /* when the newest update of the background worker is over */
-    double copying;    /* when the newest copy between memories is over */
-    double *copied;    /* by copy: when it began and was over */
-    sk_sim_laps *laps; /* NULL: its program lists all micro-batches */
-    int micros;        /* then: to add to an instruction's, so that those of laps differ */
-    int *charged;      /* unit machine: [SK_N_WORKS * layer + work] -> 1 + micro last paid for */
+    double *prices; /* by instruction, of all ranks with this program and machine; below 0: not
+                       yet known */
+    double core;    /* seconds of a core that its calls on the host took */
+    double between; /* seconds of its calls on links between hosts */
+    double sum_begin, sum_end; /* of the newest sum of gradients that is not yet waited for */
+    double updating;           /* when the newest update of the background worker is over */
+    double copying;            /* when the newest copy between memories is over */
+    double *copied;            /* by copy: when it began and was over */
+    sk_sim_laps *laps;         /* NULL: its program lists all micro-batches */
+    int micros;                /* then: to add to an instruction's, so that those of laps differ */
+    int *charged; /* unit machine: [SK_N_WORKS * layer + work] -> 1 + micro last paid for */
 } sk_sim_rank;
 
 typedef struct sk_sim {
