@@ -97,6 +97,10 @@ typedef struct sk_sim {
 sk_status sk_sim_place(sk_arena *a, const sk_simulate_in *in, sk_simulation *out, sk_sim *k);
 /* One step; its results are in k->arena. */
 sk_status sk_sim_step(sk_sim *k);
+/* sim_prices.c: seconds of the instruction at w->pc; of a collective in a group. */
+double sk_sim_inst_cost(sk_sim_rank *w, const sk_inst *in);
+double sk_sim_call_cost(const sk_sim *k, const sk_sim_group *c, const sk_program *p,
+                        const sk_inst *in);
 /* sim_execute.c: all ranks to the end of their programs. */
 sk_status sk_sim_execute(sk_sim *k);
 

@@ -336,16 +336,6 @@ static sk_status compile_all(sk_arena *a, const sk_graph *g, const sk_layout *l,
     return SK_OK;
 }
 
-/* Are programs of few micro-batches what those of all would be?  Then with the bytes of these. */
-static bool all_repeat(sk_program **p, int n)
-{
-    for (int i = 0; i < n; i++) {
-        sk_repeats r;
-        if (!sk_repeats_find(p[i], &r) || !sk_repeats_memory(p[i], &r)) return false;
-    }
-    return true;
-}
-
 static sk_status compile_shapes(sk_arena *a, const sk_graph *g, const sk_layout *l,
                                 const sk_compile_opts *o, sk_program ***programs, int *shape_of,
                                 int *n)
@@ -369,7 +359,7 @@ sk_status sk_simulate_compile(sk_arena *a, const sk_graph *g, const sk_layout *l
     *shape_of = sk_many(a, int, sk_mesh_ranks(&l->mesh));
     opts.listed = o->listed && sk_repeats_can(g, l, o);
     SK_TRY(compile_shapes(a, g, l, &opts, &p, *shape_of, &n));
-    if (opts.listed && !all_repeat(p, n)) {
+    if (opts.listed && !sk_repeats_memory(p, n)) {
         opts.listed = false;
         SK_TRY(compile_shapes(a, g, l, &opts, &p, *shape_of, &n));
     }
