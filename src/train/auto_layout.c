@@ -180,6 +180,13 @@ static sk_status price(void *ctx, const char *text, bool timed, sk_priced_layout
     return SK_OK;
 }
 
+sk_status sk_auto_price(const sk_auto_in *in, const char *text, sk_priced_layout *out)
+{
+    pricing p = {in};
+    *out = (sk_priced_layout){.seconds = 0};
+    return price(&p, text, true, out);
+}
+
 /* --- recipes --- */
 
 typedef struct starts {
@@ -305,6 +312,7 @@ sk_status sk_auto_layout(const sk_auto_in *in, sk_search_out *out)
                            .n_starts = s.n,
                            .seconds = SEARCHED * in->seconds,
                            .most = in->most,
+                           .insts = in->insts,
                            .threads = host.cores > 16 ? 16 : host.cores,
                            .seed = 1,
                            .lossy = in->lossy,
@@ -324,6 +332,14 @@ sk_status sk_auto_layout(const sk_auto_in *in, sk_search_out *out)
 
 /* --- layout=auto --- */
 
+/* Ranks of the first host: others are taken to have as many. */
+static int first_host(const sk_job *job)
+{
+    int n = 0;
+    for (int r = 0; r < job->ranks; r++) n += job->host_of[r] == job->host_of[0];
+    return n;
+}
+
 sk_status sk_auto_machine(sk_arena *a, const sk_job *job, sk_machine *out)
 {
     if (job->machine) {
@@ -331,6 +347,7 @@ sk_status sk_auto_machine(sk_arena *a, const sk_job *job, sk_machine *out)
         return SK_OK;
     }
     SK_TRY(sk_machine_read(a, sk_setup_on_gpu(job) ? "h100-8" : "cpu", out));
+    if (job->host_of && sk_setup_on_gpu(job)) out->ranks_per_host = first_host(job);
     if (job->costs) out->costs = *job->costs;
     return SK_OK;
 }
