@@ -220,6 +220,18 @@ static void megatron(starts *s, const sk_auto_in *in, int tp, int pp)
                     copies));
 }
 
+/* Time over ranks of a host: no move from tensor parallelism with sp leads there, for without tp
+ * the word has nothing to do. */
+static void contexts(starts *s, const sk_auto_in *in)
+{
+    int host = in->machine->ranks_per_host;
+    for (int cp = 2; cp <= 4 && cp <= host && in->ranks % cp == 0; cp *= 2) {
+        int dp = in->ranks / cp;
+        add(s, sk_print(s->arena, "dp=%d cp=%d micro=%lld%s", dp, cp,
+                        (long long)singles(in->job, dp), dp > 1 ? " zero=1" : ""));
+    }
+}
+
 static void recipes(starts *s, const sk_auto_in *in)
 {
     int n = in->ranks, host = in->machine->ranks_per_host;
@@ -232,6 +244,7 @@ static void recipes(starts *s, const sk_auto_in *in)
     for (; tp > 1; tp /= 4)
         for (int pp = 1; pp <= 16 && tp * pp <= n; pp *= 2)
             if (n % (tp * pp) == 0) megatron(s, in, tp, pp);
+    contexts(s, in);
 }
 
 /* --- the search --- */
