@@ -57,6 +57,7 @@ for command in plan simulate explain; do
     "$skein" $command "${large[@]}" -n 2 >out 2>err || fail "$command: $(cat err)"
     grep -q "layout=\"$words\" pins it" err || fail "$command: $(cat err)"
     "$skein" $command "${large[@]}" -n 2 layout="$words" >same 2>err || fail "$command: $(cat err)"
+    sed -i '/^here /d' out same # memory that is free now
     cmp -s out same || fail "$command: another output than with the words"
     checks=$((checks + 2))
 done
