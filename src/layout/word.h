@@ -146,6 +146,7 @@ struct sk_word {
     /* Values that a search for a layout tries (plan/layout_search.h), "2 4 8"; "yes" of a word
      * without values; of an axis: factors of the number of ranks are.  NULL: it is not tried. */
     const char *tries;
+    const char *tries_with; /* tried only together with that, "schedule=interleaved"; NULL: none */
     bool lossy; /* a job has other results with it: tried only where that is asked for */
     const struct sk_pass *pass[SK_WORD_PASSES]; /* rewrites of the program: program/pass.h */
 };

@@ -140,8 +140,8 @@ static void announce(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
     sk_sim_call *m = &c->calls.v[seq];
     m->ready = fmax(m->ready, w->now);
     if (++m->announced < c->members) return;
-    m->cost = sk_inst_share(in) * sk_sim_call_cost(k, c, w->p, in) *
-              sk_engine_times(k->m, w->p, w->pc);
+    m->cost =
+        sk_inst_share(in) * sk_sim_call_cost(k, c, w->p, in) * sk_engine_times(k->m, w->p, w->pc);
     m->begin = fmax(m->ready, c->free);
     m->end = c->free = m->begin + m->cost;
     c->wire += sk_inst_average(in, sk_call_wire(plan, c->reach.n));

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/strings.h"
 #include "base/threads.h"
+#include "layout/word.h"
 #include "train/host.h"
 #include "train/setup_simulate.h"
 
@@ -10,7 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_STARTS = 64, CHUNK_LAYERS = 4, AUTO_LAYOUTS = 160, KEPT = 512 << 20 };
+enum {
+    MOST_STARTS = 64,
+    CHUNK_LAYERS = 4,
+    MANY_STAGES = 4,
+    MOST_INSTS = 1 << 20,
+    AUTO_LAYOUTS = 160,
+    KEPT = 512 << 20
+};
 
 static const double SEARCHED = 0.85; /* of the time; in the rest the best are priced whole */
 
@@ -20,28 +28,81 @@ typedef struct pricing {
     const sk_auto_in *in;
 } pricing;
 
-/* The job with that layout and so many layers. */
-static sk_status price_layers(const pricing *p, const char *text, int64_t layers,
-                              sk_priced_layout *out)
+/* Is there a tensor that the axis cuts otherwise than dp would?  Without experts ep cuts none. */
+static bool has_use(const sk_graph *g, const char *letters)
 {
-    sk_arena tmp = {0};
-    sk_job *job = sk_new(&tmp, sk_job);
-    sk_setup *s = sk_new(&tmp, sk_setup);
-    sk_simulated_step step;
+    bool other = false;
+    if (!strchr(letters, g->batch) || !letters[1]) return true;
+    for (const char *x = letters; *x; x++) other |= *x != g->batch && sk_words_letter(g, *x);
+    return other;
+}
+
+static sk_status all_have_use(const sk_setup *s)
+{
+    const sk_layout *l = &s->layout;
+    for (int a = 0; a < l->mesh.n; a++)
+        if (!has_use(&s->graph, l->split[a]))
+            return sk_fail(SK_ECONF, "layout: of this model '%s' cuts the batch alone, as dp does",
+                           l->mesh.name[a]);
+    return SK_OK;
+}
+
+/* The job with that layout and so many layers. */
+static sk_status set_up(const pricing *p, sk_arena *a, const char *text, int64_t layers,
+                        sk_setup **out)
+{
+    sk_job *job = sk_new(a, sk_job);
+    sk_setup *s = *out = sk_new(a, sk_setup);
     *job = *p->in->job;
     job->ranks = p->in->ranks;
     job->budget = 0;
     job->hyper.num_hidden_layers = layers;
     snprintf(job->layout, sizeof job->layout, "%s", text);
-    sk_status st = sk_setup_layout(&tmp, job, s);
-    const char *idle = st ? NULL : sk_layout_idle(&tmp, &s->layout);
-    if (idle) st = sk_fail(SK_ECONF, "layout: %s", idle);
+    SK_TRY(sk_setup_layout(a, job, s));
+    const char *idle = sk_layout_idle(a, &s->layout);
+    if (idle) return sk_fail(SK_ECONF, "layout: %s", idle);
+    if (s->n_micro > 1 && s->n_micro * sk_batch_shards(&s->layout, s->graph.batch) > job->batch)
+        return sk_fail(SK_ECONF, "layout: micro-batches have less than one sequence for each rank");
+    return all_have_use(s);
+}
+
+static int64_t insts_of(const sk_simulated_step *step)
+{
+    int64_t sum = 0;
+    const sk_program *last = NULL;
+    for (int i = 0; i < step->sim.n; i++) {
+        if (step->sim.v[i].program != last) sum += step->sim.v[i].program->insts.n;
+        last = step->sim.v[i].program;
+    }
+    return sum;
+}
+
+static sk_status price_layers(const pricing *p, const char *text, int64_t layers,
+                              sk_priced_layout *out)
+{
+    sk_arena tmp = {0};
+    sk_setup *s;
+    sk_simulated_step step;
+    sk_status st = set_up(p, &tmp, text, layers, &s);
     if (!st) st = sk_setup_simulate(&tmp, s, p->in->machine, &step);
     if (!st) {
         const sk_simulation *sim = &step.sim;
         out->bytes = step.bytes, out->seconds = sim->seconds;
         out->busy = sim->busy, out->exposed = sim->exposed, out->bubble = sim->bubble;
+        out->insts += insts_of(&step);
     }
+    sk_arena_end(&tmp);
+    return st;
+}
+
+/* Bytes of rank 0 alone. */
+static sk_status weigh_layers(const pricing *p, const char *text, int64_t layers, int64_t *bytes,
+                              int64_t *insts)
+{
+    sk_arena tmp = {0};
+    sk_setup *s;
+    sk_status st = set_up(p, &tmp, text, layers, &s);
+    if (!st) st = sk_setup_first_bytes(&tmp, s, p->in->machine, bytes, insts);
     sk_arena_end(&tmp);
     return st;
 }
@@ -65,21 +126,65 @@ static int64_t few_layers(const pricing *p, const char *text)
     return (int64_t)stages * (chunks ? chunks : 1);
 }
 
-static sk_status price(void *ctx, const char *text, sk_priced_layout *out)
+typedef struct sizes {     /* numbers of layers that a layout is compiled with */
+    int64_t first, second; /* second 0: the first are all */
+    int stages;
+    double steps; /* from the first to all of them */
+} sizes;
+
+static sizes sizes_of(const pricing *p, const char *text)
+{
+    int64_t all = p->in->job->hyper.num_hidden_layers, few = few_layers(p, text);
+    if (!few || CHUNK_LAYERS * few > all) return (sizes){.first = all, .stages = (int)few};
+    double steps = (double)((all + few - 1) / few - 1);
+    return (sizes){few, 2 * few, (int)few, steps};
+}
+
+/* Of many stages the first mostly shows that a layout does not fit, or that its programs would be
+ * too long; all others need not be compiled then. */
+static sk_status weigh_first(const pricing *p, const char *text, const sizes *z,
+                             sk_priced_layout *out)
+{
+    int64_t bytes = 0, more = 0;
+    SK_TRY(weigh_layers(p, text, z->first, &bytes, &out->insts));
+    if (out->insts > MOST_INSTS / z->stages)
+        return sk_fail(SK_ECONF, "layout: its programs have more than %d instructions", MOST_INSTS);
+    if (!p->in->memory) return SK_OK;
+    if (z->second) {
+        SK_TRY(weigh_layers(p, text, z->second, &more, &out->insts));
+        bytes = (int64_t)along((double)bytes, (double)more, z->steps);
+    }
+    out->bytes = bytes;
+    out->untimed = bytes > p->in->memory;
+    return SK_OK;
+}
+
+static sk_status price(void *ctx, const char *text, bool timed, sk_priced_layout *out)
 {
     const pricing *p = ctx;
-    int64_t all = p->in->job->hyper.num_hidden_layers, few = few_layers(p, text);
-    sk_priced_layout more = *out;
-    if (!few || CHUNK_LAYERS * few > all) return price_layers(p, text, all, out);
-    SK_TRY(price_layers(p, text, few, out));
-    SK_TRY(price_layers(p, text, 2 * few, &more));
-    double steps = (double)((all + few - 1) / few - 1);
-    out->seconds = along(out->seconds, more.seconds, steps);
-    out->busy = along(out->busy, more.busy, steps);
-    out->exposed = along(out->exposed, more.exposed, steps);
-    out->bubble = along(out->bubble, more.bubble, steps);
-    out->bytes = (int64_t)along((double)out->bytes, (double)more.bytes, steps);
+    sizes z = sizes_of(p, text);
+    sk_priced_layout more = {0};
+    out->insts = 0, out->untimed = false;
+    if (!timed && z.stages >= MANY_STAGES) SK_TRY(weigh_first(p, text, &z, out));
+    if (out->untimed) return SK_OK;
+    SK_TRY(price_layers(p, text, z.first, out));
+    out->whole = !z.second;
+    if (out->whole) return SK_OK;
+    SK_TRY(price_layers(p, text, z.second, &more));
+    out->insts += more.insts;
+    out->seconds = along(out->seconds, more.seconds, z.steps);
+    out->busy = along(out->busy, more.busy, z.steps);
+    out->exposed = along(out->exposed, more.exposed, z.steps);
+    out->bubble = along(out->bubble, more.bubble, z.steps);
+    out->bytes = (int64_t)along((double)out->bytes, (double)more.bytes, z.steps);
     return SK_OK;
+}
+
+sk_status sk_auto_price(const sk_auto_in *in, const char *text, sk_priced_layout *out)
+{
+    pricing p = {in};
+    *out = (sk_priced_layout){.seconds = 0};
+    return price(&p, text, true, out);
 }
 
 /* --- recipes --- */
@@ -115,6 +220,18 @@ static void megatron(starts *s, const sk_auto_in *in, int tp, int pp)
                     copies));
 }
 
+/* Time over ranks of a host: no move from tensor parallelism with sp leads there, for without tp
+ * the word has nothing to do. */
+static void contexts(starts *s, const sk_auto_in *in)
+{
+    int host = in->machine->ranks_per_host;
+    for (int cp = 2; cp <= 4 && cp <= host && in->ranks % cp == 0; cp *= 2) {
+        int dp = in->ranks / cp;
+        add(s, sk_print(s->arena, "dp=%d cp=%d micro=%lld%s", dp, cp,
+                        (long long)singles(in->job, dp), dp > 1 ? " zero=1" : ""));
+    }
+}
+
 static void recipes(starts *s, const sk_auto_in *in)
 {
     int n = in->ranks, host = in->machine->ranks_per_host;
@@ -127,16 +244,15 @@ static void recipes(starts *s, const sk_auto_in *in)
     for (; tp > 1; tp /= 4)
         for (int pp = 1; pp <= 16 && tp * pp <= n; pp *= 2)
             if (n % (tp * pp) == 0) megatron(s, in, tp, pp);
+    contexts(s, in);
 }
 
 /* --- the search --- */
 
-enum { MOST_WHOLE = SK_SEARCH_BEST + 1 };
-
 typedef struct whole {
     const pricing *p;
-    sk_priced_layout *v[MOST_WHOLE];
-    sk_status st[MOST_WHOLE];
+    sk_priced_layout *v[2];
+    sk_status st[2];
     int n;
 } whole;
 
@@ -159,25 +275,37 @@ static bool keeps(const pricing *p, const sk_priced_layout *x)
     return x->seconds > 0 && (!p->in->memory || x->bytes <= p->in->memory);
 }
 
-/* Few layers may have told the order of the best: now by all of theirs. */
-static void price_whole(const pricing *p, int threads, sk_search_out *out)
+/* By all layers; what does not stand by these gets seconds 0. */
+static void price_all_layers(const pricing *p, sk_threads *team, sk_priced_layout *x,
+                             sk_priced_layout *also)
 {
-    whole w = {.p = p};
-    int kept = 0;
-    sk_threads *team = sk_threads_open(threads);
-    for (int i = 0; i < out->n_best; i++) w.v[w.n++] = &out->best[i];
-    if (out->start.seconds > 0) w.v[w.n++] = &out->start;
+    whole w = {.p = p, .v = {x, also}, .n = also ? 2 : 1};
     sk_threads_run(team, price_one, &w);
-    sk_threads_close(team);
     for (int i = 0; i < w.n; i++)
         if (w.st[i] || !keeps(p, w.v[i])) w.v[i]->seconds = 0;
-    for (int i = 0; i < out->n_best; i++)
-        if (out->best[i].seconds > 0) out->best[kept++] = out->best[i];
-    if (kept < SK_SEARCH_BEST && !kept && out->start.seconds > 0) out->best[kept++] = out->start;
-    qsort(out->best, (size_t)kept, sizeof *out->best, by_seconds);
-    if (kept && out->start.seconds > 0 && out->start.seconds < out->best[0].seconds)
-        out->best[0] = out->start;
-    out->n_best = kept;
+}
+
+/* Out of the list. */
+static void take_out(sk_search_out *out, int at)
+{
+    out->n_best--;
+    for (int i = at; i < out->n_best; i++) out->best[i] = out->best[i + 1];
+}
+
+/* Few layers may have told the order of the best: the first is priced by all of its layers, until
+ * it is one that was, and so is the plain recipe. */
+static void price_whole(const pricing *p, sk_threads *team, sk_search_out *out)
+{
+    sk_priced_layout *start = out->start.seconds > 0 && !out->start.whole ? &out->start : NULL;
+    for (; out->n_best && !out->best[0].whole; start = NULL) {
+        price_all_layers(p, team, &out->best[0], start);
+        out->best[0].whole = true;
+        if (out->best[0].seconds <= 0) take_out(out, 0);
+        qsort(out->best, (size_t)out->n_best, sizeof *out->best, by_seconds);
+    }
+    if (out->start.seconds <= 0) return;
+    if (!out->n_best) out->n_best = 1, out->best[0] = out->start;
+    if (out->start.seconds < out->best[0].seconds) out->best[0] = out->start;
 }
 
 sk_status sk_auto_layout(const sk_auto_in *in, sk_search_out *out)
@@ -197,13 +325,18 @@ sk_status sk_auto_layout(const sk_auto_in *in, sk_search_out *out)
                            .n_starts = s.n,
                            .seconds = SEARCHED * in->seconds,
                            .most = in->most,
+                           .insts = in->insts,
                            .threads = host.cores > 16 ? 16 : host.cores,
                            .seed = 1,
                            .lossy = in->lossy,
                            .price = price,
                            .ctx = &p};
     sk_status st = sk_layout_search(&search, out);
-    if (!st) price_whole(&p, search.threads, out);
+    if (!st) {
+        sk_threads *team = sk_threads_open(search.threads);
+        price_whole(&p, team, out);
+        sk_threads_close(team);
+    }
     out->seconds = sk_now() - begin;
     sk_arena_end(&a);
     sk_arena_reuse(0);
@@ -212,6 +345,14 @@ sk_status sk_auto_layout(const sk_auto_in *in, sk_search_out *out)
 
 /* --- layout=auto --- */
 
+/* Ranks of the first host: others are taken to have as many. */
+static int first_host(const sk_job *job)
+{
+    int n = 0;
+    for (int r = 0; r < job->ranks; r++) n += job->host_of[r] == job->host_of[0];
+    return n;
+}
+
 sk_status sk_auto_machine(sk_arena *a, const sk_job *job, sk_machine *out)
 {
     if (job->machine) {
@@ -219,6 +360,7 @@ sk_status sk_auto_machine(sk_arena *a, const sk_job *job, sk_machine *out)
         return SK_OK;
     }
     SK_TRY(sk_machine_read(a, sk_setup_on_gpu(job) ? "h100-8" : "cpu", out));
+    if (job->host_of && sk_setup_on_gpu(job)) out->ranks_per_host = first_host(job);
     if (job->costs) out->costs = *job->costs;
     return SK_OK;
 }
