@@ -1,8 +1,10 @@
 /* auto_layout.c - prices of layouts of a job, and the recipes that a search begins at. */
 #include "train/auto_layout.h"
 #include "base/clock.h"
+#include "layout/stage_balance.h"
 #include "base/strings.h"
 #include "base/threads.h"
+#include "train/auto_layers.h"
 #include "train/host.h"
 #include "train/setup_simulate.h"
 
@@ -51,34 +53,73 @@ static double along(double first, double second, double steps)
     return first + steps * (second - first);
 }
 
-/* Layers of the smallest program that has every kind of stage; 0: not known. */
-static int64_t few_layers(const pricing *p, const char *text)
+/* Two smaller programs of the same kind of stages, and how often what the second has more is in
+ * the whole; steps 0: there are none. */
+typedef struct few {
+    char text[2][SK_SEARCH_TEXT];
+    int64_t layers[2];
+    double steps;
+} few;
+
+static void few_listed(const char *text, const char *layers, few *out)
+{
+    char list[SK_LAYERS_TEXT];
+    int least = sk_layers_least(layers);
+    if (least < CHUNK_LAYERS) return;
+    for (int i = 0; i < 2; i++) {
+        out->layers[i] = sk_layers_shrink(layers, i + 1, list);
+        if (!sk_layers_say(text, list, out->text[i], SK_SEARCH_TEXT)) return;
+    }
+    out->steps = least - 1;
+}
+
+static void few_layers(const pricing *p, const char *text, few *out)
 {
     sk_layout l;
-    const sk_job *job = p->in->job;
-    bool alike = !job->build && job->hyper.num_hidden_layers > 0;
-    for (int i = 0; i < SK_MAX_OWN; i++) alike = alike && !job->hyper.own[i].set;
-    if (!alike || sk_layout_read(text, p->in->ranks, &l)) return 0;
-    const sk_schedule *schedule = l.stage_axis < 0 ? NULL : sk_schedule_find(l.schedule);
-    int stages = l.stage_axis < 0 ? 1 : l.mesh.size[l.stage_axis];
-    int chunks = schedule && schedule->chunks ? schedule->chunks : l.chunks;
-    return (int64_t)stages * (chunks ? chunks : 1);
+    int64_t all = p->in->job->hyper.num_hidden_layers, n = 1;
+    *out = (few){0};
+    if (!sk_job_layers_alike(p->in->job) || sk_layout_read(text, p->in->ranks, &l)) return;
+    if (*l.layers) few_listed(text, l.layers, out);
+    if (l.stage_axis >= 0) n = (int64_t)l.mesh.size[l.stage_axis] * sk_schedule_chunks(&l);
+    if (*l.layers || CHUNK_LAYERS * n > all) return;
+    for (int i = 0; i < 2; i++) {
+        snprintf(out->text[i], SK_SEARCH_TEXT, "%s", text);
+        out->layers[i] = (i + 1) * n;
+    }
+    out->steps = (double)((all + n - 1) / n - 1);
+}
+
+/* layers=auto becomes numbers, of the job's machine. */
+static sk_status settle(const pricing *p, const char *text, char to[SK_SEARCH_TEXT])
+{
+    sk_layout l;
+    snprintf(to, SK_SEARCH_TEXT, "%s", text);
+    SK_TRY(sk_layout_read(text, p->in->ranks, &l));
+    if (strcmp(l.layers, SK_LAYERS_AUTO)) return SK_OK;
+    sk_job job = *p->in->job;
+    job.ranks = p->in->ranks;
+    SK_TRY(sk_auto_layers(&job, p->in->machine, p->in->memory, &l));
+    if (sk_layers_say(text, l.layers, to, SK_SEARCH_TEXT)) return SK_OK;
+    return sk_fail(SK_ECONF, "layout: %s layers=%s is longer than %d characters", text, l.layers,
+                   SK_SEARCH_TEXT - 1);
 }
 
 static sk_status price(void *ctx, const char *text, sk_priced_layout *out)
 {
     const pricing *p = ctx;
-    int64_t all = p->in->job->hyper.num_hidden_layers, few = few_layers(p, text);
+    char said[SK_SEARCH_TEXT];
+    few f;
+    SK_TRY(settle(p, text, said));
+    few_layers(p, said, &f);
     sk_priced_layout more = *out;
-    if (!few || CHUNK_LAYERS * few > all) return price_layers(p, text, all, out);
-    SK_TRY(price_layers(p, text, few, out));
-    SK_TRY(price_layers(p, text, 2 * few, &more));
-    double steps = (double)((all + few - 1) / few - 1);
-    out->seconds = along(out->seconds, more.seconds, steps);
-    out->busy = along(out->busy, more.busy, steps);
-    out->exposed = along(out->exposed, more.exposed, steps);
-    out->bubble = along(out->bubble, more.bubble, steps);
-    out->bytes = (int64_t)along((double)out->bytes, (double)more.bytes, steps);
+    if (f.steps <= 0) return price_layers(p, said, p->in->job->hyper.num_hidden_layers, out);
+    SK_TRY(price_layers(p, f.text[0], f.layers[0], out));
+    SK_TRY(price_layers(p, f.text[1], f.layers[1], &more));
+    out->seconds = along(out->seconds, more.seconds, f.steps);
+    out->busy = along(out->busy, more.busy, f.steps);
+    out->exposed = along(out->exposed, more.exposed, f.steps);
+    out->bubble = along(out->bubble, more.bubble, f.steps);
+    out->bytes = (int64_t)along((double)out->bytes, (double)more.bytes, f.steps);
     return SK_OK;
 }
 
@@ -144,8 +185,13 @@ static void price_one(void *ctx, int part, int of)
 {
     whole *w = ctx;
     int64_t layers = w->p->in->job->hyper.num_hidden_layers;
-    for (int i = part; i < w->n; i += of)
-        w->st[i] = price_layers(w->p, w->v[i]->text, layers, w->v[i]);
+    for (int i = part; i < w->n; i += of) {
+        char said[SK_SEARCH_TEXT];
+        w->st[i] = settle(w->p, w->v[i]->text, said);
+        if (w->st[i]) continue;
+        memcpy(w->v[i]->text, said, sizeof said);
+        w->st[i] = price_layers(w->p, said, layers, w->v[i]);
+    }
 }
 
 static int by_seconds(const void *x, const void *y)
