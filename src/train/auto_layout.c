@@ -127,8 +127,8 @@ static sk_status price(void *ctx, const char *text, sk_priced_layout *out)
 
 typedef struct starts {
     sk_arena *arena;
-    const char *v[MOST_STARTS];
-    int n;
+    const char *v[MOST_STARTS], *uneven[MOST_STARTS]; /* uneven: with layers=auto */
+    int n, n_uneven;
 } starts;
 
 static void add(starts *s, const char *text)
@@ -154,6 +154,8 @@ static void megatron(starts *s, const sk_auto_in *in, int tp, int pp)
     add(s, sk_print(s->arena, "dp=%d%s%s micro=%lld%s", dp, stages, shards, micro, copies));
     add(s, sk_print(s->arena, "dp=%d%s%s micro=%lld%s recompute=full", dp, stages, shards, micro,
                     copies));
+    if (pp > 1 && s->n_uneven < MOST_STARTS)
+        s->uneven[s->n_uneven++] = sk_print(s->arena, "%s layers=auto", s->v[s->n - 2]);
 }
 
 static void recipes(starts *s, const sk_auto_in *in)
@@ -241,6 +243,8 @@ sk_status sk_auto_layout(const sk_auto_in *in, sk_search_out *out)
                            .memory = in->memory,
                            .starts = s.v,
                            .n_starts = s.n,
+                           .hints = s.uneven,
+                           .n_hints = s.n_uneven,
                            .seconds = SEARCHED * in->seconds,
                            .most = in->most,
                            .threads = host.cores > 16 ? 16 : host.cores,
