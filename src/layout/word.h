@@ -81,7 +81,8 @@ typedef struct sk_word_ask {
 /* Random numbers of a test: (seed, number, how many were drawn). */
 typedef struct sk_dice {
     uint64_t seed, number, drawn;
-    int most; /* micro-batches */
+    int most;   /* micro-batches */
+    int blocks; /* of the model; 0: not known */
 } sk_dice;
 int sk_dice_pick(sk_dice *d, int from, int to); /* both included */
 bool sk_dice_one_in(sk_dice *d, int n);

@@ -261,11 +261,11 @@ static int kick(search *s, int here)
 
 /* --- the whole --- */
 
-static sk_status price_starts(search *s)
+static sk_status price_texts(search *s, const char *const *texts, int n)
 {
-    for (int i = 0; i < s->in->n_starts; i++) {
+    for (int i = 0; i < n; i++) {
         sk_choice x;
-        SK_TRY(sk_choice_read(&s->choices, s->in->starts[i], &x));
+        SK_TRY(sk_choice_read(&s->choices, texts[i], &x));
         (void)place_of(s, &x);
         if (s->n_batch == MOST_TOGETHER) price_batch(s);
     }
@@ -329,9 +329,10 @@ sk_status sk_layout_search(const sk_search_in *in, sk_search_out *out)
     s.v = sk_many(&s.arena, priced, MOST_PRICED);
     s.places = sk_many(&s.arena, int, PLACES);
     s.team = sk_threads_open(in->threads);
-    sk_status st = price_starts(&s);
+    sk_status st = price_texts(&s, in->starts, in->n_starts);
+    if (!st && fits(&s, &s.v[s.best])) out->start = s.v[s.best].p;
+    if (!st) st = price_texts(&s, in->hints, in->n_hints);
     if (!st) {
-        if (fits(&s, &s.v[s.best])) out->start = s.v[s.best].p;
         s.started = true;
         climb_on(&s, out);
         report(&s, out);

@@ -43,6 +43,8 @@ typedef struct sk_search_in {
     int64_t memory; /* bytes of a rank; 0: any */
     const char *const *starts;
     int n_starts;
+    const char *const *hints; /* further layouts to begin at, that `start` does not tell of */
+    int n_hints;
     double seconds; /* at most, but for what is under way; 0: any */
     int most;       /* layouts that are priced, at most; 0: any */
     int64_t insts;  /* instructions that are compiled, but for what is under way; 0: any */

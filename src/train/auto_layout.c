@@ -3,7 +3,9 @@
 #include "base/clock.h"
 #include "base/strings.h"
 #include "base/threads.h"
+#include "layout/stage_balance.h"
 #include "layout/word.h"
+#include "train/auto_layers.h"
 #include "train/host.h"
 #include "train/setup_simulate.h"
 
@@ -112,47 +114,73 @@ static double along(double first, double second, double steps)
     return first + steps * (second - first);
 }
 
-/* Layers of the smallest program that has every kind of stage; 0: not known. */
-static int64_t few_layers(const pricing *p, const char *text)
+/* Two smaller programs of the same kind of stages, and how often what the second has more is in
+ * the whole; steps 0: the first is the whole. */
+typedef struct few {
+    char text[2][SK_SEARCH_TEXT];
+    int64_t layers[2];
+    double steps;
+    int stages; /* with chunks; 0: not known */
+} few;
+
+static void few_listed(const char *text, const char *layers, few *out)
 {
-    sk_layout l;
-    const sk_job *job = p->in->job;
-    bool alike = !job->build && job->hyper.num_hidden_layers > 0;
-    for (int i = 0; i < SK_MAX_OWN; i++) alike = alike && !job->hyper.own[i].set;
-    if (!alike || sk_layout_read(text, p->in->ranks, &l)) return 0;
-    const sk_schedule *schedule = l.stage_axis < 0 ? NULL : sk_schedule_find(l.schedule);
-    int stages = l.stage_axis < 0 ? 1 : l.mesh.size[l.stage_axis];
-    int chunks = schedule && schedule->chunks ? schedule->chunks : l.chunks;
-    return (int64_t)stages * (chunks ? chunks : 1);
+    char list[SK_LAYERS_TEXT];
+    int least = sk_layers_least(layers);
+    few f = {.stages = out->stages, .steps = least - 1};
+    if (least < CHUNK_LAYERS) return;
+    for (int i = 0; i < 2; i++) {
+        f.layers[i] = sk_layers_shrink(layers, i + 1, list);
+        if (!sk_layers_say(text, list, f.text[i], SK_SEARCH_TEXT)) return;
+    }
+    *out = f;
 }
 
-typedef struct sizes {     /* numbers of layers that a layout is compiled with */
-    int64_t first, second; /* second 0: the first are all */
-    int stages;
-    double steps; /* from the first to all of them */
-} sizes;
-
-static sizes sizes_of(const pricing *p, const char *text)
+static void few_layers(const pricing *p, const char *text, few *out)
 {
-    int64_t all = p->in->job->hyper.num_hidden_layers, few = few_layers(p, text);
-    if (!few || CHUNK_LAYERS * few > all) return (sizes){.first = all, .stages = (int)few};
-    double steps = (double)((all + few - 1) / few - 1);
-    return (sizes){few, 2 * few, (int)few, steps};
+    sk_layout l;
+    int64_t all = p->in->job->hyper.num_hidden_layers, n = 1;
+    *out = (few){.layers = {all}};
+    snprintf(out->text[0], SK_SEARCH_TEXT, "%s", text);
+    if (!sk_job_layers_alike(p->in->job) || sk_layout_read(text, p->in->ranks, &l)) return;
+    if (l.stage_axis >= 0) n = (int64_t)l.mesh.size[l.stage_axis] * sk_schedule_chunks(&l);
+    out->stages = (int)n;
+    if (*l.layers) few_listed(text, l.layers, out);
+    if (*l.layers || CHUNK_LAYERS * n > all) return;
+    for (int i = 0; i < 2; i++) {
+        snprintf(out->text[i], SK_SEARCH_TEXT, "%s", text);
+        out->layers[i] = (i + 1) * n;
+    }
+    out->steps = (double)((all + n - 1) / n - 1);
+}
+
+/* layers=auto becomes numbers, of the job's machine. */
+static sk_status settle(const pricing *p, const char *text, char to[SK_SEARCH_TEXT])
+{
+    sk_layout l;
+    snprintf(to, SK_SEARCH_TEXT, "%s", text);
+    SK_TRY(sk_layout_read(text, p->in->ranks, &l));
+    if (strcmp(l.layers, SK_LAYERS_AUTO)) return SK_OK;
+    sk_job job = *p->in->job;
+    job.ranks = p->in->ranks;
+    SK_TRY(sk_auto_layers(&job, p->in->machine, p->in->memory, &l));
+    if (sk_layers_say(text, l.layers, to, SK_SEARCH_TEXT)) return SK_OK;
+    return sk_fail(SK_ECONF, "layout: %s layers=%s is longer than %d characters", text, l.layers,
+                   SK_SEARCH_TEXT - 1);
 }
 
 /* Of many stages the first mostly shows that a layout does not fit, or that its programs would be
  * too long; all others need not be compiled then. */
-static sk_status weigh_first(const pricing *p, const char *text, const sizes *z,
-                             sk_priced_layout *out)
+static sk_status weigh_first(const pricing *p, const few *f, sk_priced_layout *out)
 {
     int64_t bytes = 0, more = 0;
-    SK_TRY(weigh_layers(p, text, z->first, &bytes, &out->insts));
-    if (out->insts > MOST_INSTS / z->stages)
+    SK_TRY(weigh_layers(p, f->text[0], f->layers[0], &bytes, &out->insts));
+    if (out->insts > MOST_INSTS / f->stages)
         return sk_fail(SK_ECONF, "layout: its programs have more than %d instructions", MOST_INSTS);
     if (!p->in->memory) return SK_OK;
-    if (z->second) {
-        SK_TRY(weigh_layers(p, text, z->second, &more, &out->insts));
-        bytes = (int64_t)along((double)bytes, (double)more, z->steps);
+    if (f->steps > 0) {
+        SK_TRY(weigh_layers(p, f->text[1], f->layers[1], &more, &out->insts));
+        bytes = (int64_t)along((double)bytes, (double)more, f->steps);
     }
     out->bytes = bytes;
     out->untimed = bytes > p->in->memory;
@@ -162,21 +190,24 @@ static sk_status weigh_first(const pricing *p, const char *text, const sizes *z,
 static sk_status price(void *ctx, const char *text, bool timed, sk_priced_layout *out)
 {
     const pricing *p = ctx;
-    sizes z = sizes_of(p, text);
+    char said[SK_SEARCH_TEXT];
+    few f;
     sk_priced_layout more = {0};
     out->insts = 0, out->untimed = false;
-    if (!timed && z.stages >= MANY_STAGES) SK_TRY(weigh_first(p, text, &z, out));
+    SK_TRY(settle(p, text, said));
+    few_layers(p, said, &f);
+    if (!timed && f.stages >= MANY_STAGES) SK_TRY(weigh_first(p, &f, out));
     if (out->untimed) return SK_OK;
-    SK_TRY(price_layers(p, text, z.first, out));
-    out->whole = !z.second;
-    if (out->whole) return SK_OK;
-    SK_TRY(price_layers(p, text, z.second, &more));
+    SK_TRY(price_layers(p, f.text[0], f.layers[0], out));
+    out->whole = f.steps <= 0 && !strcmp(said, text); /* else its text is still to become numbers */
+    if (f.steps <= 0) return SK_OK;
+    SK_TRY(price_layers(p, f.text[1], f.layers[1], &more));
     out->insts += more.insts;
-    out->seconds = along(out->seconds, more.seconds, z.steps);
-    out->busy = along(out->busy, more.busy, z.steps);
-    out->exposed = along(out->exposed, more.exposed, z.steps);
-    out->bubble = along(out->bubble, more.bubble, z.steps);
-    out->bytes = (int64_t)along((double)out->bytes, (double)more.bytes, z.steps);
+    out->seconds = along(out->seconds, more.seconds, f.steps);
+    out->busy = along(out->busy, more.busy, f.steps);
+    out->exposed = along(out->exposed, more.exposed, f.steps);
+    out->bubble = along(out->bubble, more.bubble, f.steps);
+    out->bytes = (int64_t)along((double)out->bytes, (double)more.bytes, f.steps);
     return SK_OK;
 }
 
@@ -191,8 +222,8 @@ sk_status sk_auto_price(const sk_auto_in *in, const char *text, sk_priced_layout
 
 typedef struct starts {
     sk_arena *arena;
-    const char *v[MOST_STARTS];
-    int n;
+    const char *v[MOST_STARTS], *uneven[MOST_STARTS]; /* uneven: with layers=auto */
+    int n, n_uneven;
 } starts;
 
 static void add(starts *s, const char *text)
@@ -218,6 +249,8 @@ static void megatron(starts *s, const sk_auto_in *in, int tp, int pp)
     add(s, sk_print(s->arena, "dp=%d%s%s micro=%lld%s", dp, stages, shards, micro, copies));
     add(s, sk_print(s->arena, "dp=%d%s%s micro=%lld%s recompute=full", dp, stages, shards, micro,
                     copies));
+    if (pp > 1 && s->n_uneven < MOST_STARTS)
+        s->uneven[s->n_uneven++] = sk_print(s->arena, "%s layers=auto", s->v[s->n - 2]);
 }
 
 /* Time over ranks of a host: no move from tensor parallelism with sp leads there, for without tp
@@ -260,8 +293,13 @@ static void price_one(void *ctx, int part, int of)
 {
     whole *w = ctx;
     int64_t layers = w->p->in->job->hyper.num_hidden_layers;
-    for (int i = part; i < w->n; i += of)
-        w->st[i] = price_layers(w->p, w->v[i]->text, layers, w->v[i]);
+    for (int i = part; i < w->n; i += of) {
+        char said[SK_SEARCH_TEXT];
+        w->st[i] = settle(w->p, w->v[i]->text, said);
+        if (w->st[i]) continue;
+        memcpy(w->v[i]->text, said, sizeof said);
+        w->st[i] = price_layers(w->p, said, layers, w->v[i]);
+    }
 }
 
 static int by_seconds(const void *x, const void *y)
@@ -323,6 +361,8 @@ sk_status sk_auto_layout(const sk_auto_in *in, sk_search_out *out)
                            .memory = in->memory,
                            .starts = s.v,
                            .n_starts = s.n,
+                           .hints = s.uneven,
+                           .n_hints = s.n_uneven,
                            .seconds = SEARCHED * in->seconds,
                            .most = in->most,
                            .insts = in->insts,

@@ -23,18 +23,33 @@ sk_status sk_setup_first_bytes(sk_arena *a, const sk_setup *s, const sk_machine 
     return SK_OK;
 }
 
-sk_status sk_setup_simulate(sk_arena *a, const sk_setup *s, const sk_machine *m,
-                            sk_simulated_step *out)
+static sk_status simulate(sk_arena *a, const sk_setup *s, const sk_machine *m, bool trace,
+                          sk_simulated_step *out)
 {
     sk_compile_opts o = opts_on(a, s, m);
     *out = (sk_simulated_step){0};
     SK_TRY(sk_simulate_compile(a, &s->graph, &s->layout, &o, &out->programs, &out->shape_of));
-    sk_simulate_in in = {
-        .machine = m, .programs = out->programs, .shape_of = out->shape_of, .by_class = true};
+    sk_simulate_in in = {.machine = m,
+                         .programs = out->programs,
+                         .shape_of = out->shape_of,
+                         .by_class = true,
+                         .trace = trace};
     SK_TRY(sk_simulate(a, &in, &out->sim));
     for (int i = 0; i < out->sim.n; i++) {
         int64_t bytes = sk_device_bytes(out->sim.v[i].program);
         if (bytes > out->bytes) out->bytes = bytes;
     }
     return SK_OK;
+}
+
+sk_status sk_setup_simulate(sk_arena *a, const sk_setup *s, const sk_machine *m,
+                            sk_simulated_step *out)
+{
+    return simulate(a, s, m, false, out);
+}
+
+sk_status sk_setup_trace(sk_arena *a, const sk_setup *s, const sk_machine *m,
+                         sk_simulated_step *out)
+{
+    return simulate(a, s, m, true, out);
 }

@@ -157,11 +157,30 @@ static void nothing_fits(void)
     check(sk_layout_search(&in, &out) == SK_ECONF && strstr(sk_error_line(), "'hurry'"));
 }
 
+/* Hints are priced behind the starts: the best may be one of them, `start` is none. */
+static void takes_hints(void)
+{
+    static const char *const hints[] = {"dp=6 pp=4 micro=8 zero=1", "dp=12 pp=2 micro=16"};
+    machine m = {.work = 10, .sends = {0.2, 0.5, 0.01}, .bubble = 0.1, .refused_tp = 8};
+    sk_search_in in = search_of(&m, 0, 1);
+    sk_priced_layout hint = {.seconds = 0}, start = {.seconds = 0};
+    sk_search_out out;
+    in.hints = hints;
+    in.n_hints = 2;
+    in.most = 4; /* starts and hints, and nothing else */
+    check(!price(&m, hints[0], &hint) && !price(&m, starts[0], &start));
+    check(!sk_layout_search(&in, &out) && out.n_best > 0);
+    check(!strcmp(out.best[0].text, hints[0]) && out.best[0].seconds == hint.seconds);
+    check(!strcmp(out.start.text, starts[0]) && out.start.seconds == start.seconds);
+    check(hint.seconds < start.seconds);
+}
+
 int main(void)
 {
     finds_the_best();
     keeps_to_its_limits();
     nothing_fits();
+    takes_hints();
     printf("%d checks, %d wrong\n", checks, bad);
     return bad != 0;
 }
