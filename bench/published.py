@@ -75,8 +75,8 @@ def foundry(row):
     """A step of MosaicML's llm-foundry: FSDP."""
     layers, hidden, heads, ffn, vocab, seq, gpus, gbs = (
         int(row[k]) for k in ("layers", "hidden", "heads", "ffn", "vocab", "seq", "gpus", "gbs"))
-    words = f"dp={gpus}" + {"FULL_SHARD": " zero=3", "SHARD_GRAD_OP": " zero=2"}.get(
-        row["sharding"], "")
+    words = f"dp={gpus}" + {"FULL_SHARD": " zero=3 prefetch=1", "SHARD_GRAD_OP": " zero=2"}.get(
+        row["sharding"], "") # FSDP's backward_prefetch; forward, its host runs ahead
     words += " recompute=full" if row["act_ckpt"] == "True" else ""
     seconds = gbs * seq / (float(row["tok_s_gpu"]) * gpus)
     keys = gpt(layers, hidden, heads, ffn, vocab, seq)
@@ -120,6 +120,12 @@ def mlperf(row):
                int(row["n_microbatches"]), float(row["step_s_median"]), int(row["gpus"]))
 
 
+def gathers_ahead(row):
+    """FSDP does. DeepSpeed gathers no layer ahead where two have over stage3_max_live_parameters."""
+    live = 24 * int(row["hidden"]) ** 2
+    return row["group"] == "torchtitan" or (row["group"] == "deepspeed_azure" and live <= 1e9)
+
+
 def headline_words(row, ranks):
     """Layout of a headline row; None where the row does not say enough."""
     size = {k: int(row[k] or 1) for k in ("tp", "pp", "cp", "ep", "vp")}
@@ -132,7 +138,7 @@ def headline_words(row, ranks):
     if row["group"] == "torchtitan" and size["pp"] > 1:
         words += " zero=1" # it keeps weights gathered beside a pipeline, and sums gradients once
     elif zero.startswith("FSDP") or zero == "3":
-        words += " zero=3"
+        words += " zero=3" + (" prefetch=1" if gathers_ahead(row) else "")
     elif zero in ("1", "2"):
         words += f" zero={zero}"
     if "SP" in again or (row["group"] in ("torchtitan", "megatron_llama_fp8", "megatron2024_h100")
@@ -171,7 +177,7 @@ def headline(row):
     """A row of a paper's main table, with the micro-batch that it names or one sequence."""
     engine = HEADLINE_ENGINES.get(row["group"])
     if row["group"] == "megatron2021_t2" and row["zero"] == "3":
-        engine = "deepspeed-2022"
+        engine = "deepspeed-2021"
     if engine == "torchtitan" and "compile" not in row["precision"]:
         engine = "fsdp"
     if not engine or not row["layers"] or not row["gbs"] or not row["vocab"]:
@@ -286,8 +292,10 @@ def rankings(args):
 
 # Bytes of a parameter that are kept and that ZeRO-1 shards (gradients in 16 and in 32 bits, a
 # master copy, two moments); of a token in a layer, for each element of the MLP and of the model;
-# of a logit; and of the CUDA context and NCCL's buffers.
-NANOTRON_BYTES = {"kept": 8, "sharded": 12, "ffn": 18.5, "hidden": 4.6, "logit": 12.3, "fixed": 3e9}
+# of a logit; of the CUDA context; and of NCCL's buffers for a communicator: 24 channels of 8 H100,
+# each with a ring and the two ways of a tree, each with the buffers of three protocols (init.cc).
+NANOTRON_BYTES = {"kept": 8, "sharded": 12, "ffn": 18.5, "hidden": 4.6, "logit": 12.3,
+                  "context": 0.5e9, "nccl": 24 * 3 * ((4 << 20) + 120 * 640 * 64 + 8 * 512 * 128)}
 
 
 def nanotron_bytes(row):
@@ -307,7 +315,8 @@ def nanotron_bytes(row):
         acts = tokens * n * (of["ffn"] * ffn + of["hidden"] * hidden)
         logits = mbs * 4096 * 131072 * of["logit"] if stage == pp - 1 else 0
         most = max(most, params * (of["kept"] + of["sharded"] / sharded) + acts + logits)
-    return most / tp + of["fixed"]
+    groups = sum(n > 1 for n in (tp, dp, pp, tp * dp * pp)) # of the world, too
+    return most / tp + of["context"] + groups * of["nccl"]
 
 
 def memory(args):

@@ -339,6 +339,7 @@ static sk_status read_step(bench *b, sk_arena *a, int argc, char **argv, const c
     b->job->val_every = 0;
     *format = sk_conf_option(&rest, "o");
     int ranks = b->job->ranks > 0 ? (int)b->job->ranks : 1;
+    if (!which && !b->n) SK_TRY(sk_argv_layout(a, b->job));
     if (which) every_layout(b, a, ranks);
     if (!b->n)
         b->layouts[b->n++] =

@@ -115,6 +115,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
         list_passes();
         return SK_OK;
     }
+    SK_TRY(sk_argv_layout(a, job));
     SK_TRY(set_up(a, job, sk_conf_option(&rest, "verify") != NULL, s));
     SK_TRY(sk_argv_job_stands(s));
     sk_idle_print("skein: warning: ", sk_idle_comm(a, s, job->host_of != NULL), stderr);

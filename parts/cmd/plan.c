@@ -325,6 +325,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
         SK_TRY(sk_machine_read(a, cluster, m));
         job->machine = m;
     }
+    SK_TRY(sk_argv_layout(a, job));
     SK_TRY(sk_setup_program(a, job, false, s));
     SK_TRY(sk_argv_job_stands(s));
     sk_table t = {.arena = a, .head = columns(a), .n_cols = COLS};

@@ -479,6 +479,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
         return sk_vary_print(a, argc, argv, s.job, &s.machine, &rest);
     if (sk_conf_option(&rest, "sensitivity"))
         return sk_sensitivity_print(a, s.job, &s.machine, format);
+    SK_TRY(sk_argv_layout(a, s.job));
     SK_TRY(walk(&s));
     if (s.trace) SK_TRY(write_trace(&s));
     bool far = s.setup->n_ranks > s.machine.ranks_per_host;

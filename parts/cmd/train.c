@@ -5,6 +5,7 @@
 #include "cli/argv.h"
 #include "cli/cmd.h"
 #include "plan/machine.h"
+#include "train/default_layout.h"
 #include "train/launch.h"
 
 #include <string.h>
@@ -144,6 +145,7 @@ static sk_status train(sk_arena *a, int argc, char **argv, sk_boot *boot)
         SK_TRY(join(boot, job, &o));
         o.boot = boot;
     }
+    SK_TRY(sk_default_layout(a, job, o.boot, &o.layout_line));
     sk_status st = sk_launch(a, job, &o);
     /* All stop alike, and rank 0 has the job's code: a launcher that saw it from another first
      * would end rank 0 before it has spoken. */

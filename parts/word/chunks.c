@@ -44,4 +44,5 @@ const sk_word sk_word_chunks = {
     .fits = fits,
     .draw = draw,
     .tries = "2 4",
+    .tries_with = "schedule=interleaved",
 };

@@ -29,7 +29,10 @@ static void print(const sk_layout *l, sk_out *o)
     if (on(l)) sk_out_add(o, "stages over %s", l->mesh.name[l->stage_axis]);
 }
 
-static bool claims(const sk_word_ask *ask) { return sk_axis_claims(ask, "pp"); }
+static bool claims(const sk_word_ask *ask)
+{
+    return sk_axis_claims(ask, "pp") && !*ask->layout->layers; /* dealt to one stage, say */
+}
 
 const sk_word sk_word_pp = {
     .name = "pp",

@@ -98,5 +98,5 @@ const sk_word sk_word_schedule = {
     .idle = idle,
     .fits = fits,
     .draw = draw,
-    .tries = "1f1b interleaved zb-h1 zb-v",
+    .tries = "zb-h1 zb-v", /* interleaved: with chunks */
 };

@@ -5,6 +5,7 @@
 #include "cli/setting.h"
 #include "comm/boot.h"
 #include "layout/layout.h"
+#include "train/default_layout.h"
 #include "tensor/strict.h"
 #include "train/rundir.h"
 #include "train/setup.h"
@@ -93,7 +94,7 @@ static sk_status load_resumed(sk_arena *a, int argc, char **argv, sk_job *job, s
     if (job->layout[0] && job->layout[strspn(job->layout, "dp=0123456789")])
         return sk_fail(SK_EUSAGE,
                        "the layout of %s is \"%s\", which is not for %lld rank%s; give the new one "
-                       "too: layout=...",
+                       "too: layout=..., or layout=auto",
                        dir, job->layout, (long long)job->ranks, sk_plural(job->ranks));
     job->layout[0] = 0; /* plain data parallelism: of so many ranks now */
     return SK_OK;
@@ -112,6 +113,14 @@ sk_status sk_argv_job(sk_arena *a, int argc, char **argv, const char *usage, sk_
                        rest->words[0]);
     if (*job->resume && !*job->source) return load_resumed(a, argc, argv, job, rest);
     return load(a, argc, argv, job, rest);
+}
+
+sk_status sk_argv_layout(sk_arena *a, sk_job *job)
+{
+    const char *line = NULL;
+    SK_TRY(sk_default_layout(a, job, NULL, &line));
+    if (line) fprintf(stderr, "skein: layout: %s\n", line);
+    return SK_OK;
 }
 
 sk_status sk_argv_job_stands(const sk_setup *s)

@@ -19,6 +19,10 @@
 sk_status sk_argv_job(sk_arena *a, int argc, char **argv, const char *usage, sk_job *job,
                       sk_conf_rest *rest);
 
+/* For commands that start no training: the layout of a job that says none is that of `train`
+ * (train/default_layout.h), and a line on stderr says so. */
+sk_status sk_argv_layout(sk_arena *a, sk_job *job);
+
 /* For commands that show a job and start nothing: refuses what `train` would, as far as it can be
  * told without data and devices. */
 struct sk_setup;

@@ -52,6 +52,8 @@ const char *const sk_calibrate_on_gpu[] = {
     GPT(768, 12) WORDS(50304) BATCH(8, 1024) TYPE("f32"),
     LLAMA("mixtral-tiny", 1024, 16, 8, 2816)
         WORDS(32000) "model.num_local_experts=8 " BATCH(4, 1024) TYPE("bf16"),
+    LLAMA("mixtral-tiny", 512, 8, 4, 1536) WORDS(4096) "model.num_local_experts=8 " BATCH(32, 1024)
+        TYPE("bf16"),
     LLAMA("llama-tiny", 2048, 16, 16, 5632) WORDS(32000) BATCH(1, 16384) TYPE("bf16"),
     GPT(1600, 25) WORDS(50304) BATCH(8, 1024) TYPE("bf16"),
     GPT(768, 12) WORDS(50304) BATCH(64, 1024) TYPE("bf16") "layout=recompute=full ",

@@ -72,6 +72,7 @@ static sk_status complete(sk_arena *a, const sk_settings *s, sk_job *job)
         snprintf(job->data_tokenizer, sizeof job->data_tokenizer, "%s",
                  own ? job->model_dir : "none");
     }
+    job->layout_unsaid = !*job->layout;
     if (!*job->layout && job->ranks > 1)
         snprintf(job->layout, sizeof job->layout, "dp=%lld", (long long)job->ranks);
     if (places && job->hyper.rope_theta == 0 && job->seq > places)

@@ -192,7 +192,8 @@ const sk_conf_key sk_conf_table[] = {
         .off = "0", .after_knobs = SK_KNOBS_LR),
     KEY("layout", LAYOUT, layout,
         DEFAULT("", "how ranks share the work: words (skein help layout), lines, or a file; empty: "
-                    "dp=RANKS; auto: the fastest that is found")),
+                    "dp=RANKS, or what is predicted to be much faster or fits; auto: the fastest "
+                    "that is found")),
     KEY("device", TEXT, device,
         DEFAULT("cpu", "cpu, or cuda: a GPU of this host for each rank; cuda:1: that one")),
     KEY("budget", BYTES, budget,

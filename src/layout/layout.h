@@ -32,6 +32,7 @@ enum {
     SK_CODEC_NAME = 24,
     SK_SYNC_NAME = 16,
     SK_SYNC_PLAIN = 24,
+    SK_LAYERS_TEXT = 112,
     SK_MAX_SYNC_KNOB = 4,
     SK_MOST_WORDS = 64 /* of the table in word.h */
 };
@@ -93,8 +94,10 @@ typedef struct sk_layout {
     int chunks;                      /* of layers a stage has; 0: not said */
     int n_micro;                     /* micro-batches per step; 0: not said */
     bool balance;                    /* chunks of equal cost instead of equal numbers of layers */
-    sk_by by[SK_MAX_AXES];           /* how an axis serves gathered operands */
-    int prefetch;                    /* layers whose sharded weights are gathered in advance */
+    char layers[SK_LAYERS_TEXT]; /* blocks of each chunk, "7+8x14+7", or "auto" (stage_balance.h);
+                                    empty: not said */
+    sk_by by[SK_MAX_AXES];       /* how an axis serves gathered operands */
+    int prefetch;                /* layers whose sharded weights are gathered in advance */
     sk_placement home[SK_N_OFFLOAD_KINDS]; /* optimizer state, weights, gradients, activations */
     int tiles;                             /* in which offloaded weights come; 0: not cut */
     bool home_said;                        /* the text says it, if only "none" */

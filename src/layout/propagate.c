@@ -266,7 +266,7 @@ sk_status sk_propagate(sk_arena *a, const sk_graph *g, const sk_layout *l, const
     sk_sharding sp = {.n_stages = l->stage_axis < 0 ? 1 : l->mesh.size[l->stage_axis],
                       .n_chunks = n_chunks};
     char *seen = sk_many(a, char, g->tensors.n + 1);
-    int *chunk_of = sk_stages_assign(a, g, n_chunks, l->balance);
+    int *chunk_of = sk_stages_assign(a, g, l, n_chunks);
     sp.node = sk_many(a, sk_node_sharding, g->nodes.n);
     sp.made = sk_many(a, sk_state, g->tensors.n);
     sp.chunk = sk_many(a, int, g->nodes.n);

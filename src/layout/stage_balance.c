@@ -1,7 +1,8 @@
 /* stage_balance.c - see stage_balance.h. */
 #include "layout/stage_balance.h"
-#include "layout/layout.h"
+#include "base/strings.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static int even(const sk_graph *g, int n_chunks, int layer)
@@ -70,11 +71,66 @@ static void balanced(const double *cost, int n, int n_chunks, int *chunk_of)
     chunks_under(cost, n, hi, chunk_of);
 }
 
-int *sk_stages_assign(sk_arena *a, const sk_graph *g, int n_chunks, bool balance)
+/* --- as a list says --- */
+
+/* "8x14" or "7": how often, and how many blocks each time.  false: it is no such text. */
+static bool read_run(const char *text, size_t n, int64_t *blocks, int64_t *times)
+{
+    char one[32];
+    *times = 1;
+    if (n >= sizeof one) return false;
+    snprintf(one, sizeof one, "%.*s", (int)n, text);
+    char *x = strchr(one, 'x');
+    if (x) *x++ = 0;
+    bool fine = sk_read_int(one, blocks) && (!x || sk_read_int(x, times));
+    return fine && *blocks >= 0 && *blocks <= INT16_MAX && *times >= 1;
+}
+
+int sk_layers_read(const char *text, int *blocks, int most)
+{
+    int n = 0;
+    for (const char *at = text;; at++) {
+        size_t len = strcspn(at, "+");
+        int64_t each, times;
+        if (!read_run(at, len, &each, &times) || times > most - n) return 0;
+        while (times--) blocks[n++] = (int)each;
+        at += len;
+        if (!*at) return n;
+    }
+}
+
+bool sk_layers_print(const int *blocks, int n, char to[SK_LAYERS_TEXT])
+{
+    size_t len = 0;
+    for (int i = 0, times; i < n; i += times) {
+        for (times = 1; i + times < n && blocks[i + times] == blocks[i];) times++;
+        len += (size_t)snprintf(to + len, SK_LAYERS_TEXT - len, times > 1 ? "%s%dx%d" : "%s%d",
+                                i ? "+" : "", blocks[i], times);
+        if (len >= SK_LAYERS_TEXT) return false;
+    }
+    return true;
+}
+
+static void listed(sk_arena *a, const sk_graph *g, const char *text, int n_chunks, int *chunk_of)
+{
+    int *blocks = sk_many(a, int, n_chunks), layer = 1;
+    int n = sk_layers_read(text, blocks, n_chunks);
+    sk_assert(n == n_chunks); /* parts/word/layers.c has counted them, and their sum */
+    for (int c = 0; c < n; c++)
+        for (int k = 0; k < blocks[c]; k++) chunk_of[layer++] = c;
+    sk_assert(layer == g->n_layers - 1);
+    chunk_of[layer] = n_chunks - 1;
+}
+
+int *sk_stages_assign(sk_arena *a, const sk_graph *g, const sk_layout *l, int n_chunks)
 {
     int *chunk_of = sk_many(a, int, g->n_layers + 1);
     double *cost = sk_many(a, double, g->n_layers + 1);
-    if (!balance) {
+    if (*l->layers) {
+        listed(a, g, l->layers, n_chunks, chunk_of);
+        return chunk_of;
+    }
+    if (!l->balance) {
         for (int i = 0; i < g->n_layers; i++) chunk_of[i] = even(g, n_chunks, i);
         return chunk_of;
     }

@@ -81,7 +81,8 @@ typedef struct sk_word_ask {
 /* Random numbers of a test: (seed, number, how many were drawn). */
 typedef struct sk_dice {
     uint64_t seed, number, drawn;
-    int most; /* micro-batches */
+    int most;   /* micro-batches */
+    int blocks; /* of the model; 0: not known */
 } sk_dice;
 int sk_dice_pick(sk_dice *d, int from, int to); /* both included */
 bool sk_dice_one_in(sk_dice *d, int n);
@@ -146,6 +147,7 @@ struct sk_word {
     /* Values that a search for a layout tries (plan/layout_search.h), "2 4 8"; "yes" of a word
      * without values; of an axis: factors of the number of ranks are.  NULL: it is not tried. */
     const char *tries;
+    const char *tries_with; /* tried only together with that, "schedule=interleaved"; NULL: none */
     bool lossy; /* a job has other results with it: tried only where that is asked for */
     const struct sk_pass *pass[SK_WORD_PASSES]; /* rewrites of the program: program/pass.h */
 };

@@ -2,6 +2,7 @@
 #include "plan/budget.h"
 #include "plan/simulator.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,21 +102,54 @@ static list all_options(sk_arena *a, const sk_budget_in *in, bool offload)
     return l;
 }
 
-/* Compiles and simulates an option: its bytes and seconds. */
+/* Weights, gradients and optimizer state that live from step to step. */
+static int64_t kept_by(const sk_program *p)
+{
+    return p->kind_bytes[SK_WEIGHTS] + p->kind_bytes[SK_GRADS] + p->kind_bytes[SK_OPTIM];
+}
+
+static int64_t larger(int64_t x, int64_t y) { return x > y ? x : y; }
+
+/* Compiles an option: its bytes; if it fits simulates it: its seconds. */
 static sk_status weigh(sk_arena *tmp, const sk_budget_in *in, sk_budget_option *w)
 {
     const sk_program *const *programs = NULL;
     int *shape_of = NULL;
     sk_simulation out;
     SK_TRY(sk_simulate_compile(tmp, in->graph, &w->layout, in->opts, &programs, &shape_of));
-    for (int r = 0; r < sk_mesh_ranks(&in->layout->mesh); r++)
-        if (sk_device_bytes(programs[shape_of[r]]) > w->bytes)
-            w->bytes = sk_device_bytes(programs[shape_of[r]]);
+    *w = (sk_budget_option){.layout = w->layout, .seconds = INFINITY};
+    for (int r = 0; r < sk_mesh_ranks(&in->layout->mesh); r++) {
+        w->bytes = larger(w->bytes, sk_device_bytes(programs[shape_of[r]]));
+        w->kept = larger(w->kept, kept_by(programs[shape_of[r]]));
+    }
+    sk_assert(w->kept <= w->bytes);
+    if (w->bytes > in->bytes) return SK_OK;
     sk_simulate_in sim = {
         .machine = in->machine, .programs = programs, .shape_of = shape_of, .by_class = true};
     SK_TRY(sk_simulate(tmp, &sim, &out));
     w->seconds = out.seconds;
     return SK_OK;
+}
+
+/* Do two options keep the same from step to step? */
+static bool keep_alike(const sk_layout *x, const sk_layout *y)
+{
+    return x->shard == y->shard && x->shard_axis == y->shard_axis &&
+           !memcmp(x->home, y->home, sizeof x->home);
+}
+
+/* Is it known of an option that it does not fit? */
+static bool is_known(const sk_budget_in *in, const list *weighed, sk_budget_option *w)
+{
+    for (int i = 0; i < weighed->n; i++) {
+        const sk_budget_option *o = &weighed->v[i];
+        if (o->kept <= in->bytes || !keep_alike(&o->layout, &w->layout)) continue;
+        w->bytes = w->kept = o->kept;
+        w->at_least = true;
+        w->seconds = INFINITY;
+        return true;
+    }
+    return false;
 }
 
 static int by_time(const void *x, const void *y)
@@ -132,15 +166,21 @@ static bool any_fits(const list *l, int64_t bytes)
     return false;
 }
 
-/* Options that a schedule or an optimizer refuses are left out; the first, the layout as it is,
- * must compile. */
+/* SK_ECONF: a schedule or an optimizer refuses it. */
+static sk_status weigh_one(const sk_budget_in *in, sk_budget_option *w)
+{
+    sk_arena tmp = {0};
+    sk_status st = weigh(&tmp, in, w);
+    sk_arena_end(&tmp);
+    return st;
+}
+
+/* Options that are refused are left out; the first, the layout as it is, must compile. */
 static sk_status weigh_all(const sk_budget_in *in, const list *from, list *to)
 {
     for (int i = 0; i < from->n && to->n < MOST_OPTIONS; i++) {
-        sk_arena tmp = {0};
         sk_budget_option w = from->v[i];
-        sk_status st = weigh(&tmp, in, &w);
-        sk_arena_end(&tmp);
+        sk_status st = is_known(in, to, &w) ? SK_OK : weigh_one(in, &w);
         if (st && !(st == SK_ECONF && to->n)) return sk_trail(st, SK_HERE);
         if (!st) to->v[to->n++] = w;
     }
@@ -159,5 +199,21 @@ sk_status sk_budget_options(sk_arena *a, const sk_budget_in *in, sk_budget_optio
     qsort(l.v, (size_t)l.n, sizeof *l.v, by_time);
     *out = l.v;
     *n = l.n;
+    return SK_OK;
+}
+
+sk_status sk_budget_least(const sk_budget_in *in, sk_budget_option *v, int n,
+                          const sk_budget_option **least)
+{
+    *least = NULL;
+    for (int i = 0; i < n; i++)
+        if (!v[i].at_least && (!*least || v[i].bytes < (*least)->bytes)) *least = &v[i];
+    for (int i = 0; i < n; i++) {
+        sk_budget_option *w = &v[i];
+        if (!w->at_least || w->bytes >= (*least)->bytes) continue;
+        sk_status st = weigh_one(in, w);
+        if (st && st != SK_ECONF) return sk_trail(st, SK_HERE);
+        if (!st && w->bytes < (*least)->bytes) *least = w;
+    }
     return SK_OK;
 }

@@ -31,18 +31,37 @@ static int add_word(sk_choices *c, const sk_word *word)
     return w;
 }
 
+/* The word and value that a word is tried with. */
+static void find_with(sk_choices *c, int w)
+{
+    char text[MOST_TEXT];
+    c->with[w] = -1;
+    if (!c->words[w]->tries_with) return;
+    snprintf(text, sizeof text, "%s", c->words[w]->tries_with);
+    char *value = strchr(text, '=');
+    if (value) *value++ = 0;
+    for (int i = 0; i < c->n; i++)
+        if (c->words[i] == sk_word_find(text)) {
+            c->with[w] = i;
+            c->with_value[w] = 1 + add_value(c, i, value ? value : c->words[i]->name);
+        }
+}
+
 void sk_choices_init(sk_choices *c, sk_arena *a, int ranks, bool lossy)
 {
     *c = (sk_choices){.arena = a, .ranks = ranks, .micro = -1};
     for (const sk_word *const *w = sk_word_parts; *w; w++)
         if ((*w)->tries && (lossy || !(*w)->lossy)) add_word(c, *w);
+    for (int w = 0; w < c->n; w++) find_with(c, w);
 }
 
 static int find_word(sk_choices *c, const sk_word *word)
 {
     for (int w = 0; w < c->n; w++)
         if (c->words[w] == word) return w;
-    return add_word(c, word);
+    int w = add_word(c, word);
+    c->with[w] = -1;
+    return w;
 }
 
 /* --- texts --- */
@@ -126,12 +145,12 @@ static void give(moves *m, int from, int to, int factor)
 {
     const sk_choices *c = m->c;
     bool less = splits_batch(c->words[from]), more = splits_batch(c->words[to]);
-    add(m, (sk_move){from, to, factor, -1, 0});
+    add(m, (sk_move){from, to, factor, -1, 0, -1, 0});
     if (c->micro < 0 || less == more) return;
     int micro = m->x->v[c->micro] ? m->x->v[c->micro] : 1;
     int same = less ? micro * factor : micro / factor;
     if (same >= 1 && same <= PLANNED && same != micro)
-        add(m, (sk_move){from, to, factor, c->micro, same});
+        add(m, (sk_move){from, to, factor, c->micro, same, -1, 0});
 }
 
 static void give_factors(moves *m, int from, int to)
@@ -142,6 +161,13 @@ static void give_factors(moves *m, int from, int to)
         give(m, from, to, p);
         while (left % p == 0) left /= p;
     }
+}
+
+static void set(moves *m, int w, int value)
+{
+    int with = m->c->with[w];
+    bool none = with >= 0 && !value;
+    add(m, (sk_move){-1, -1, 1, w, value, with, with < 0 || none ? 0 : m->c->with_value[w]});
 }
 
 /* The next larger and the next smaller number, none, and twice the largest that is tried. */
@@ -155,16 +181,24 @@ static void numbers(moves *m, int w)
         if (k < now && k > down) down = k;
     }
     if (!up && now && now <= PLANNED / 2 && (!word->most || 2 * now <= word->most)) up = 2 * now;
-    if (up) add(m, (sk_move){-1, -1, 1, w, up});
+    if (up) set(m, w, up);
     if (now > 1 && now / 2 > down) down = now / 2;
-    if (down) add(m, (sk_move){-1, -1, 1, w, down});
-    if (now) add(m, (sk_move){-1, -1, 1, w, 0});
+    if (down) set(m, w, down);
+    if (now) set(m, w, 0);
+}
+
+/* Not one that is there for another word alone. */
+static bool tried(const sk_choices *c, int w, int value)
+{
+    for (int i = 0; i < c->n; i++)
+        if (c->with[i] == w && c->with_value[i] == value) return false;
+    return true;
 }
 
 static void texts(moves *m, int w)
 {
     for (int k = 0; k <= m->c->n_values[w]; k++)
-        if (k != m->x->v[w]) add(m, (sk_move){-1, -1, 1, w, k});
+        if (k != m->x->v[w] && tried(m->c, w, k)) set(m, w, k);
 }
 
 int sk_choice_moves(const sk_choices *c, const sk_choice *x, sk_move *to, int most)
@@ -189,4 +223,5 @@ void sk_choice_move(const sk_move *m, sk_choice *x)
         x->v[m->to] *= m->factor;
     }
     if (m->word >= 0) x->v[m->word] = m->value;
+    if (m->word >= 0 && m->with >= 0) x->v[m->with] = m->with_value;
 }

@@ -17,12 +17,14 @@ typedef struct sk_choices {
     const sk_word *words[SK_MOST_WORDS];
     const char **values[SK_MOST_WORDS];
     int n_values[SK_MOST_WORDS];
+    int with[SK_MOST_WORDS], with_value[SK_MOST_WORDS]; /* sk_word.tries_with; with -1: none */
     int micro; /* the word that says micro-batches; -1: none */
 } sk_choices;
 
 typedef struct sk_move {
     int from, to, factor; /* of axes: a factor of one goes to the other; to: -1 */
     int word, value;      /* the word gets the value; -1: none */
+    int with, with_value; /* and so does this one */
 } sk_move;
 
 /* The words that have .tries; `lossy`: also those with which a job has other results. */

@@ -18,6 +18,7 @@ enum {
     MOST_TOGETHER = 256,
     TOGETHER = 8, /* moves that are priced, before the best of them is made */
     SQUEEZED = 4, /* layouts that do not fit, tried with words that lower their bytes */
+    TIMED = 4,    /* of those, priced by bytes alone so far, timed: those of the fewest bytes */
     KICK = 3,     /* random moves */
     IN_VAIN = 6   /* kicks that led to nothing better, and it ends */
 };
@@ -39,6 +40,8 @@ typedef struct search {
     int n, *places; /* by hash of the text: 1 + its place in v */
     int batch[MOST_TOGETHER], n_batch;
     int best, drawn;
+    int64_t insts;
+    bool timed;   /* the batch is timed, also what does not fit */
     bool started; /* the given layouts are priced, however long that takes */
     double begin;
     sk_threads *team;
@@ -70,7 +73,8 @@ static bool over_time(const search *s)
 
 static bool over(const search *s)
 {
-    return s->n == MOST_PRICED || (s->in->most && s->n >= s->in->most) || over_time(s);
+    return s->n == MOST_PRICED || (s->in->most && s->n >= s->in->most) ||
+           (s->in->insts && s->insts >= s->in->insts) || over_time(s);
 }
 
 /* Its place in v; -1: no room.  A new one is in the batch. */
@@ -93,9 +97,10 @@ static void price_one(void *ctx, int part, int of)
     search *s = ctx;
     for (int i = part; i < s->n_batch; i += of) {
         priced *x = &s->v[s->batch[i]];
-        x->late = s->started && over_time(s);
-        if (x->late) continue;
-        x->refused = s->in->price(s->in->ctx, x->p.text, &x->p);
+        bool late = s->started && over_time(s);
+        if (!s->timed) x->late = late;
+        if (late) continue;
+        x->refused = s->in->price(s->in->ctx, x->p.text, s->timed, &x->p);
         if (x->refused && s->batch[i] == 0)
             snprintf(s->first_error, sizeof s->first_error, "%s", sk_error_line());
     }
@@ -104,8 +109,10 @@ static void price_one(void *ctx, int part, int of)
 static void price_batch(search *s)
 {
     if (s->n_batch) sk_threads_run(s->team, price_one, s);
-    for (int i = 0; i < s->n_batch; i++)
+    for (int i = 0; i < s->n_batch; i++) {
+        s->insts += s->v[s->batch[i]].p.insts;
         if (better(s, s->batch[i], s->best)) s->best = s->batch[i];
+    }
     s->n_batch = 0;
 }
 
@@ -138,15 +145,44 @@ static bool lowers_memory(const search *s, const sk_move *m)
            what == SK_LOWERS_DEVICE;
 }
 
-/* The fastest of the layouts a move away that would be better if they fitted; -1: none. */
-static int too_large(search *s, int here, const sk_move *moves, int n, const bool *done)
+/* Of the layouts a move away those that do not fit; returns how many. */
+static int over_memory(search *s, int here, const sk_move *moves, int n, int *to)
 {
-    int best = -1;
+    int found = 0;
     for (int i = 0; i < n; i++) {
         sk_choice x = s->v[here].choice;
         sk_choice_move(&moves[i], &x);
         int at = place_of(s, &x);
-        if (at < 0 || done[at] || s->v[at].refused || s->v[at].late || fits(s, &s->v[at])) continue;
+        if (at >= 0 && !s->v[at].refused && !s->v[at].late && !fits(s, &s->v[at])) to[found++] = at;
+    }
+    return found;
+}
+
+/* Some of them have bytes alone: those that are nearest to fitting are timed. */
+static void time_nearest(search *s, const int *v, int n)
+{
+    s->timed = true;
+    for (int k = 0; k < TIMED && !over(s); k++) {
+        int best = -1;
+        for (int i = 0; i < n; i++) {
+            const sk_priced_layout *x = &s->v[v[i]].p;
+            if (x->untimed && (best < 0 || x->bytes < s->v[best].p.bytes)) best = v[i];
+        }
+        if (best < 0) break;
+        s->v[best].p.untimed = false; /* also if it stays so: it is not asked for again */
+        s->batch[s->n_batch++] = best;
+    }
+    price_batch(s);
+    s->timed = false;
+}
+
+/* The fastest of them that would be better if they fitted; -1: none. */
+static int too_large(const search *s, int here, const int *v, int n, const bool *done)
+{
+    int best = -1;
+    for (int i = 0; i < n; i++) {
+        int at = v[i];
+        if (done[at] || s->v[at].p.untimed) continue;
         if (s->v[at].p.seconds >= s->v[here].p.seconds * (1 - GAIN)) continue;
         if (best < 0 || s->v[at].p.seconds < s->v[best].p.seconds) best = at;
     }
@@ -159,9 +195,12 @@ static int squeeze(search *s, int here)
     sk_move moves[MOST_MOVES], more[MOST_MOVES];
     bool *done = sk_many(&s->arena, bool, MOST_PRICED);
     int n = sk_choice_moves(&s->choices, &s->v[here].choice, moves, MOST_MOVES), found = here;
+    int larger[MOST_MOVES];
     if (!fits(s, &s->v[here])) return here;
+    int n_larger = over_memory(s, here, moves, n, larger);
+    time_nearest(s, larger, n_larger);
     for (int k = 0; k < SQUEEZED && found == here && !over(s); k++) {
-        int large = too_large(s, here, moves, n, done), first = s->n;
+        int large = too_large(s, here, larger, n_larger, done), first = s->n;
         if (large < 0) break;
         done[large] = true;
         int n_more = sk_choice_moves(&s->choices, &s->v[large].choice, more, MOST_MOVES);
@@ -222,11 +261,11 @@ static int kick(search *s, int here)
 
 /* --- the whole --- */
 
-static sk_status price_starts(search *s)
+static sk_status price_texts(search *s, const char *const *texts, int n)
 {
-    for (int i = 0; i < s->in->n_starts; i++) {
+    for (int i = 0; i < n; i++) {
         sk_choice x;
-        SK_TRY(sk_choice_read(&s->choices, s->in->starts[i], &x));
+        SK_TRY(sk_choice_read(&s->choices, texts[i], &x));
         (void)place_of(s, &x);
         if (s->n_batch == MOST_TOGETHER) price_batch(s);
     }
@@ -290,9 +329,10 @@ sk_status sk_layout_search(const sk_search_in *in, sk_search_out *out)
     s.v = sk_many(&s.arena, priced, MOST_PRICED);
     s.places = sk_many(&s.arena, int, PLACES);
     s.team = sk_threads_open(in->threads);
-    sk_status st = price_starts(&s);
+    sk_status st = price_texts(&s, in->starts, in->n_starts);
+    if (!st && fits(&s, &s.v[s.best])) out->start = s.v[s.best].p;
+    if (!st) st = price_texts(&s, in->hints, in->n_hints);
     if (!st) {
-        if (fits(&s, &s.v[s.best])) out->start = s.v[s.best].p;
         s.started = true;
         climb_on(&s, out);
         report(&s, out);

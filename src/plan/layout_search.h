@@ -8,10 +8,11 @@
  * not fit are compared by their bytes, and lose against all that do.
  *
  * What a layout costs is the caller's to say, from several threads at once; no layout is asked for
- * twice.  Moves, their order and random numbers depend on the input alone: with `most` and without
- * `seconds` the result is always the same, also with other `threads`.  Of layouts that take equal
- * time the one with the shorter text is better.  It is never slower than the best of the given
- * layouts, by the same prices. */
+ * twice, but those that do not fit: first for bytes, and only where they might lead to one that
+ * does, for their time.  Moves, their order and random numbers depend on the input alone: with
+ * `most` or `insts` and without `seconds` the result is always the same, also with other `threads`.
+ * Of layouts that take equal time the one with the shorter text is better.  It is never slower than
+ * the best of the given layouts, by the same prices. */
 #ifndef SK_PLAN_LAYOUT_SEARCH_H
 #define SK_PLAN_LAYOUT_SEARCH_H
 
@@ -28,18 +29,25 @@ typedef struct sk_priced_layout {
     int64_t bytes;                /* of the rank that needs the most */
     double seconds;               /* of a step */
     double busy, exposed, bubble; /* of them, mean over ranks */
+    int64_t insts;                /* instructions that were compiled to price it */
+    bool untimed;                 /* it does not fit, and has bytes alone */
+    bool whole;                   /* the caller's: priced by all layers of its model */
 } sk_priced_layout;
 
-/* Fills all but the text.  An error: the layout is refused. */
-typedef sk_status sk_layout_pricer(void *ctx, const char *text, sk_priced_layout *out);
+/* Fills all but the text.  An error: the layout is refused.  What does not fit may stay untimed,
+ * unless `timed`. */
+typedef sk_status sk_layout_pricer(void *ctx, const char *text, bool timed, sk_priced_layout *out);
 
 typedef struct sk_search_in {
     int ranks;
     int64_t memory; /* bytes of a rank; 0: any */
     const char *const *starts;
     int n_starts;
+    const char *const *hints; /* further layouts to begin at, that `start` does not tell of */
+    int n_hints;
     double seconds; /* at most, but for what is under way; 0: any */
     int most;       /* layouts that are priced, at most; 0: any */
+    int64_t insts;  /* instructions that are compiled, but for what is under way; 0: any */
     int threads;
     uint64_t seed;
     bool lossy; /* also words with which a job has other results (sk_word.lossy) */

@@ -91,6 +91,19 @@
  *     gathers: 1                rates of all-gathers and reduce-scatters, over those of the machine
  *     scores: flash             or memory: attention writes its scores there and reads them
  *     gather_each: no           yes: each tensor of a layer is gathered by a call of its own
+ *     gather_least: 0           tensors of fewer elements are whole on every rank
+ *     gather_reuse: 0           weights gathered to recompute a layer are still there for its
+ *                               backward pass where no more elements are used between the two;
+ *                               all others are gathered again; 0: none
+ *     gather_passes: 0          bytes of the rank's memory that move for a byte gathered
+ *     sum_passes: 0             and for a byte of gradients that ranks sum
+ *     part_copy: 0              seconds of the kernel that copies a member's part of a gather of
+ *                               weights, or of a reduce-scatter of gradients; 0: parts are in place
+ *     wide_sums: no             yes: gradients of 16 bits are summed over ranks in 32
+ *     whole_recompute: no       yes: a block is recomputed to its end, with the product that makes
+ *                               its result, and the sum of it over ranks
+ *     late_sums: no             yes: sums of sharded gradients are waited for at the update, not
+ *                               before the next layer
  *     stream: 1                 bytes of norms and elementwise kernels, over those of skein
  *     loss: 1                   and of the kernels that read or write logits
  *     accumulate: 0             bytes of an element of a gradient that is added to those of other
@@ -184,13 +197,21 @@ typedef struct sk_engine {
     char name[32];
     const char *doc;
     bool scores_in_memory, host_waits;
-    bool no_overlap;  /* bytes of collectives move only while ranks wait */
-    bool older;       /* attention is written for the tensor cores of the generation before */
-    bool gather_each; /* every tensor of a layer is gathered by a call of its own */
+    bool no_overlap;      /* bytes of collectives move only while ranks wait */
+    bool older;           /* attention is written for the tensor cores of the generation before */
+    bool gather_each;     /* every tensor of a layer is gathered by a call of its own */
+    bool wide_sums;       /* gradients are summed over ranks in 32 bits */
+    bool late_sums;       /* sums of sharded gradients are waited for at the update */
+    bool whole_recompute; /* of a block, the product that makes its result is recomputed too */
     double stream, loss, flash, gathers; /* 0: 1 */
     double host_launch, contention;
-    double accumulate; /* bytes of an element of a gradient that is added to those before, in a
-                          kernel of its own; 0: the product adds */
+    double accumulate;   /* bytes of an element of a gradient that is added to those before, in a
+                            kernel of its own; 0: the product adds */
+    double gather_least; /* elements of a tensor from which on it is sharded */
+    double gather_reuse; /* elements between recomputation and backward pass up to which weights
+                            stay gathered; 0: all do */
+    double gather_passes, sum_passes; /* bytes of memory for a byte gathered, and summed */
+    double part_copy;                 /* seconds of a kernel for each member's part; 0: none */
 } sk_engine;
 
 /* What failures, time and power of a machine cost.  Zeros: not known. */

@@ -177,52 +177,91 @@ const sk_machine sk_machines[] = {
  * FlashAttention 2 has them on A100; both are `older` on H100.  All-gathers between hosts that no
  * later NCCL tuned were seen at half of the rate of all-reduces.
  *
- *     stream      passes over elementwise data, counted: 1.25 where most kernels are fused,
- *                 1.5 with casts, dropout and transposes, 2 with SwiGLU and rotary positions
- *                 that are not fused
+ *     stream      what an engine's kernels of a block read and write of activations, over what
+ *                 skein's do; doc/published.md has the counts.  1.25 is an estimate
  *     loss        bytes of a logit over the 8 that skein moves: 52 of the cross-entropies of
  *                 Megatron and nanotron over a split vocabulary (cast, maximum, difference,
  *                 exponential, sum, division, gradient and its cast, in f32), 24 and 16 where a
  *                 compiler fuses some of these; llm-foundry takes one fused kernel
  *     accumulate  bytes of an element of a gradient: 6 where 16 bits are added to 16, 10 to 32;
  *                 0 where the product adds (gradient_accumulation_fusion)
- *     gather_each DeepSpeed's ZeRO-3 gathers parameter by parameter */
+ *     gather_each DeepSpeed's ZeRO-3 gathers parameter by parameter, but for those of less than
+ *                 stage3_param_persistence_threshold
+ *     gather_reuse  its stage3_max_reuse_distance
+ *     gather_passes, sum_passes  of DeepSpeed up to 0.4 torch.zeros() before a gather, and div_()
+ *                 before a sum, of later ones the copy into one buffer; of FSDP gradients that
+ *                 autograd concatenates and FSDP divides; of FSDP2 the copy out of a gather, and
+ *                 into a sum of twice the bytes
+ *     part_copy   with lists of parts an all-gather among 8 A100 took 130 us before and 250 us in
+ *                 its launch (DeepSpeed issues 1069 and 1174); without the launches of two plain
+ *                 ops of 75 us that are 29 us for a part
+ *     wide_sums   nanotron's buffers of gradients, and mixed_precision_reduce of torchtitan
+ *     whole_recompute  functions that are called again: torch.utils.checkpoint before it stopped
+ *                 early (2.1), Megatron's and DeepSpeed's own */
 const sk_engine sk_engines[] = {
     {.name = "skein", .doc = "skein's own programs, in CUDA graphs"},
     {.name = "megatron-2021",
      .doc =
          "Megatron-LM of 2021: eager, scores of attention in memory, gradients summed at the end",
+     .whole_recompute = true,
      .scores_in_memory = true,
      .no_overlap = true,
      .host_waits = true,
-     .stream = 1.5,
+     .stream = 1.2,
      .loss = 6.5,
      .accumulate = 6,
      .host_launch = 75e-6},
     {.name = "nemo",
      .doc = "Megatron Core and NeMo: few launches, attention of cuDNN, collectives beside work",
+     .whole_recompute = true,
      .stream = 1.25,
      .loss = 3,
      .host_launch = 10e-6,
      .contention = 0.15},
     {.name = "fsdp",
-     .doc = "FSDP of PyTorch 2.0: eager, FlashAttention 1, gathers beside work",
-     .stream = 1.5,
+     .doc = "FSDP of PyTorch 2.0: eager, FlashAttention 1, gathers and sums beside work",
+     .whole_recompute = true,
+     .late_sums = true,
+     .sum_passes = 4,
      .older = true,
      .flash = 0.5,
      .host_launch = 75e-6,
      .contention = 0.15},
-    {.name = "deepspeed-2022",
-     .doc = "Megatron-DeepSpeed with ZeRO-3: eager, scores in memory, gathers waited for",
+    {.name = "deepspeed-2021",
+     .doc = "ZeRO-3 of DeepSpeed up to 0.4: a call and a copy for each tensor, waited for",
+     .whole_recompute = true,
      .scores_in_memory = true,
      .no_overlap = true,
-     .stream = 1.5,
+     .stream = 1.2,
      .loss = 6.5,
      .gather_each = true,
+     .gather_least = 1e5,
+     .gather_reuse = 1e9,
+     .gather_passes = 1,
+     .sum_passes = 2,
+     .part_copy = 29e-6,
      .gathers = 0.5,
      .host_launch = 75e-6},
+    {.name = "deepspeed-2022",
+     .doc = "ZeRO-3 of DeepSpeed from 0.6 on: eager, scores in memory, gathers beside work",
+     .whole_recompute = true,
+     .scores_in_memory = true,
+     .late_sums = true,
+     .stream = 1.2,
+     .loss = 6.5,
+     .gather_each = true,
+     .gather_least = 1e5,
+     .gather_reuse = 1e9,
+     .sum_passes = 2,
+     .gathers = 0.5,
+     .host_launch = 75e-6,
+     .contention = 0.15},
     {.name = "torchtitan",
-     .doc = "torchtitan with torch.compile: FlashAttention 2, gathers beside work",
+     .doc = "torchtitan with torch.compile: FlashAttention 2, gathers and sums beside work",
+     .wide_sums = true,
+     .late_sums = true,
+     .gather_passes = 2,
+     .sum_passes = 3,
      .stream = 1.25,
      .loss = 2,
      .older = true,
@@ -232,7 +271,8 @@ const sk_engine sk_engines[] = {
      .doc = "nanotron: eager, FlashAttention 2, tensor parallel collectives waited for",
      .no_overlap = true,
      .host_waits = true,
-     .stream = 2,
+     .wide_sums = true,
+     .stream = 1.4,
      .loss = 6.5,
      .accumulate = 10,
      .older = true,

@@ -60,16 +60,17 @@ typedef struct sk_sim_rank {
         int n, cap;
     } channels;
     const double *seconds; /* by instruction, measured; NULL: priced */
-    double *prices;    /* by instruction, of all ranks with this program and machine; below 0: not
-                          yet known */
-    double core;       /* seconds of a core that its calls on the host took */
-    double between;    /* seconds of its calls on links between hosts */
-    double updating;   /* when the newest update of the background worker is over */
-    double copying;    /* when the newest copy between memories is over */
-    double *copied;    /* by copy: when it began and was over */
-    sk_sim_laps *laps; /* NULL: its program lists all micro-batches */
-    int micros;        /* then: to add to an instruction's, so that those of laps differ */
-    int *charged;      /* unit machine: [SK_N_WORKS * layer + work] -> 1 + micro last paid for */
+    double *prices; /* by instruction, of all ranks with this program and machine; below 0: not
+                       yet known */
+    double core;    /* seconds of a core that its calls on the host took */
+    double between; /* seconds of its calls on links between hosts */
+    double sum_begin, sum_end; /* of the newest sum of gradients that is not yet waited for */
+    double updating;           /* when the newest update of the background worker is over */
+    double copying;            /* when the newest copy between memories is over */
+    double *copied;            /* by copy: when it began and was over */
+    sk_sim_laps *laps;         /* NULL: its program lists all micro-batches */
+    int micros;                /* then: to add to an instruction's, so that those of laps differ */
+    int *charged; /* unit machine: [SK_N_WORKS * layer + work] -> 1 + micro last paid for */
 } sk_sim_rank;
 
 typedef struct sk_sim {
@@ -96,6 +97,10 @@ typedef struct sk_sim {
 sk_status sk_sim_place(sk_arena *a, const sk_simulate_in *in, sk_simulation *out, sk_sim *k);
 /* One step; its results are in k->arena. */
 sk_status sk_sim_step(sk_sim *k);
+/* sim_prices.c: seconds of the instruction at w->pc; of a collective in a group. */
+double sk_sim_inst_cost(sk_sim_rank *w, const sk_inst *in);
+double sk_sim_call_cost(const sk_sim *k, const sk_sim_group *c, const sk_program *p,
+                        const sk_inst *in);
 /* sim_execute.c: all ranks to the end of their programs. */
 sk_status sk_sim_execute(sk_sim *k);
 

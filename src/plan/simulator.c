@@ -4,6 +4,7 @@
 #include "plan/sim_laps.h"
 #include "base/hash.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -336,43 +337,52 @@ static sk_status compile_all(sk_arena *a, const sk_graph *g, const sk_layout *l,
     return SK_OK;
 }
 
-/* Are programs of few micro-batches what those of all would be?  Then with the bytes of these. */
-static bool all_repeat(sk_program **p, int n)
-{
-    for (int i = 0; i < n; i++) {
-        sk_repeats r;
-        if (!sk_repeats_find(p[i], &r) || !sk_repeats_memory(p[i], &r)) return false;
-    }
-    return true;
-}
-
+/* `most`: the first shapes only. */
 static sk_status compile_shapes(sk_arena *a, const sk_graph *g, const sk_layout *l,
-                                const sk_compile_opts *o, sk_program ***programs, int *shape_of,
-                                int *n)
+                                const sk_compile_opts *o, int most, sk_program ***programs,
+                                int *shape_of, int *n)
 {
     sk_compile_opts shared = *o;
     if (!o->plan) SK_TRY(sk_plan_graph(a, g, l, o, &shared.plan));
     *n = sk_shapes(shared.plan, shape_of);
+    if (*n > most) *n = most;
     sk_program **p = *programs = sk_many(a, sk_program *, *n < 0 ? 1 : *n);
     if (*n >= 0) return compile_all(a, g, l, &shared, shape_of, *n, p);
     SK_TRY(sk_compile(a, g, l, &shared, 0, p)); /* its error message may say more */
     return sk_too_many_shapes(shared.plan);
 }
 
+static sk_status compile_some(sk_arena *a, const sk_graph *g, const sk_layout *l,
+                              const sk_compile_opts *o, int most, sk_program ***p, int **shape_of)
+{
+    sk_compile_opts opts = *o;
+    int n = 0;
+    *shape_of = sk_many(a, int, sk_mesh_ranks(&l->mesh));
+    opts.listed = o->listed && sk_repeats_can(g, l, o);
+    SK_TRY(compile_shapes(a, g, l, &opts, most, p, *shape_of, &n));
+    /* Of programs of few micro-batches also the bytes of all of them are known, or all are
+     * compiled. */
+    if (!opts.listed || sk_repeats_memory(*p, n)) return SK_OK;
+    opts.listed = false;
+    return compile_shapes(a, g, l, &opts, most, p, *shape_of, &n);
+}
+
 sk_status sk_simulate_compile(sk_arena *a, const sk_graph *g, const sk_layout *l,
                               const sk_compile_opts *o, const sk_program *const **programs,
                               int **shape_of)
 {
-    sk_compile_opts opts = *o;
     sk_program **p = NULL;
-    int n = 0;
-    *shape_of = sk_many(a, int, sk_mesh_ranks(&l->mesh));
-    opts.listed = o->listed && sk_repeats_can(g, l, o);
-    SK_TRY(compile_shapes(a, g, l, &opts, &p, *shape_of, &n));
-    if (opts.listed && !all_repeat(p, n)) {
-        opts.listed = false;
-        SK_TRY(compile_shapes(a, g, l, &opts, &p, *shape_of, &n));
-    }
+    SK_TRY(compile_some(a, g, l, o, INT_MAX, &p, shape_of));
     *programs = (const sk_program *const *)p;
+    return SK_OK;
+}
+
+sk_status sk_simulate_compile_first(sk_arena *a, const sk_graph *g, const sk_layout *l,
+                                    const sk_compile_opts *o, const sk_program **program)
+{
+    sk_program **p = NULL;
+    int *shape_of = NULL;
+    SK_TRY(compile_some(a, g, l, o, 1, &p, &shape_of));
+    *program = p[0];
     return SK_OK;
 }

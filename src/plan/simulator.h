@@ -69,6 +69,9 @@ typedef struct sk_simulation {
 sk_status sk_simulate_compile(sk_arena *a, const sk_graph *g, const sk_layout *l,
                               const sk_compile_opts *o, const sk_program *const **programs,
                               int **shape_of);
+/* The program of rank 0 among them, alone. */
+sk_status sk_simulate_compile_first(sk_arena *a, const sk_graph *g, const sk_layout *l,
+                                    const sk_compile_opts *o, const sk_program **program);
 /* "tp", "world", "memory"; NULL: of an axis that is not there, or has one rank. */
 const char *sk_exposed_name(const sk_mesh *m, int i);
 sk_status sk_simulate(sk_arena *a, const sk_simulate_in *in, sk_simulation *out);

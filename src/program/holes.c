@@ -3,12 +3,25 @@
 
 #include <string.h>
 
+/* The first of the smallest that have the room; -1: none.  Without branches in the first loop,
+ * whose outcomes nobody could predict. */
+static int best_of(const sk_holes *h, int64_t size)
+{
+    int64_t least = INT64_MAX;
+    int i = 0;
+    for (int k = 0; k < h->n; k++) {
+        int64_t room = h->v[k].size < size ? INT64_MAX : h->v[k].size;
+        least = room < least ? room : least;
+    }
+    if (least == INT64_MAX) return -1;
+    while (h->v[i].size != least) i++;
+    return i;
+}
+
 int64_t sk_holes_take(sk_holes *h, int64_t size)
 {
-    int best = -1;
     if (!size) return 0;
-    for (int i = 0; i < h->n; i++)
-        if (h->v[i].size >= size && (best < 0 || h->v[i].size < h->v[best].size)) best = i;
+    int best = best_of(h, size);
     if (best < 0) { /* at the end, using the last hole if it reaches there */
         int64_t at = h->top;
         if (h->n && h->v[h->n - 1].at + h->v[h->n - 1].size == h->top) at = h->v[--h->n].at;

@@ -24,6 +24,8 @@
 
 #include <stdbool.h>
 
+struct sk_layout;
+
 typedef enum sk_task_kind {
     SK_WORK_F,
     SK_WORK_B,
@@ -63,6 +65,8 @@ typedef struct sk_schedule {
 
 extern const sk_schedule *const sk_schedule_parts[];
 const sk_schedule *sk_schedule_find(const char *name); /* with a '/': the part that reads files */
+/* Chunks of layers of each stage: as the schedule has them, else as the layout says. */
+int sk_schedule_chunks(const struct sk_layout *l);
 int sk_schedule_place(const sk_schedule *s, int n_stages, int chunk); /* its stage */
 void sk_task_add(sk_tasks *t, sk_task_kind work, int micro, int chunk);
 /* The same, of weights of one version. */

@@ -11,9 +11,9 @@
  * so are programs for GPUs, whose launches depend on where buffers lie.
  *
  * Nothing is taken on trust: a lap that is repeated must be equal to the lap before it, instruction
- * by instruction (sk_repeats_find), and the memory plan is that of the list written out as far as
- * it takes until the allocator is in a state in which it was before (sk_repeats_memory).  Where
- * either fails the caller compiles whole programs. */
+ * by instruction (sk_repeats_find), and the memory plan is that of the list written out
+ * (sk_repeats_memory): what its laps take and give back is searched once, what the holes are then
+ * is played.  Where either fails the caller compiles whole programs. */
 #ifndef SK_PROGRAM_REPEATS_H
 #define SK_PROGRAM_REPEATS_H
 
@@ -55,8 +55,9 @@ bool sk_program_listed(const sk_program *p);
 /* Of a program of SK_LISTED micro-batches; false: its laps differ. */
 bool sk_repeats_find(const sk_program *p, sk_repeats *out);
 
-/* Plans the memory of all micro-batches: only bytes and regions of p are those of a run then, its
- * buffers stay where they are.  False: not known without the whole program. */
-bool sk_repeats_memory(sk_program *p, const sk_repeats *r);
+/* Plans the memory of all micro-batches of a step's programs: only their bytes and regions are
+ * those of a run then, their buffers stay where they are.  False: not known without whole programs.
+ */
+bool sk_repeats_memory(sk_program *const *p, int n);
 
 #endif

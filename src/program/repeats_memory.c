@@ -1,23 +1,24 @@
 /* repeats_memory.c - the memory plan of all micro-batches, from a program of few.
  *
- * The instructions of all laps are walked, not written.  A buffer of a lap is known by its family,
- * the buffers that are made by the same instruction for other micro-batches, and by the micro-batch
- * of the task that makes it.  A first walk finds where each is touched last; two more place them as
- * memory.c does, in either order.
+ * The instructions of a short step are walked, a few laps longer than the list.  A buffer of a lap
+ * is known by its family, the buffers that are made by the same instruction for other
+ * micro-batches, and by the micro-batch of the task that makes it.  A first walk finds where each
+ * is touched last; two more write down what is taken and given back, in the orders of memory.c
+ * (lap_events.h).
  *
  * The bytes that takes are not periodic: holes are taken best-fit, so that buffers of the same
- * family wander, and a pipeline may need a few more bytes after hundreds of micro-batches.  So all
- * are walked, up to as many as a run may have instructions. */
+ * family wander, and a pipeline may need a few more bytes after hundreds of micro-batches.  (On 15
+ * of the 16 stages of Llama 405B no state of the holes came again in 1,500 micro-batches.)  So all
+ * laps are played, up to as many as a run may have instructions. */
 #include "base/hash.h"
 #include "program/acts.h"
-#include "program/holes.h"
+#include "program/lap_events.h"
 #include "program/lowering.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NEAR = 4, MOST_OPERANDS = 1024 };
+enum { NEAR = 4, MOST_OPERANDS = 1024, LAPS = 20 /* of a short step, at first */ };
 
 typedef struct lap_task { /* a task that is walked */
     int task, micro;      /* of the short list; its micro-batch in the long one */
@@ -25,9 +26,14 @@ typedef struct lap_task { /* a task that is walked */
 
 typedef struct life { /* of a buffer */
     int last;         /* where it is touched last; -1: it is not */
-    bool taken;       /* an output took its memory over */
-    int64_t at;
+    bool born, taken; /* taken: an output took its memory over */
 } life;
+
+typedef struct birth {
+    life *of;
+    sk_lap_buffer buf;
+    int64_t bytes;
+} birth;
 
 typedef struct touched { /* by an instruction */
     int *v, n;           /* roots, transient, in the order of their numbers */
@@ -39,7 +45,7 @@ typedef struct walker {
     sk_program *p;
     const sk_repeats *r;
     sk_arena *tmp;
-    int n_micro;          /* that are walked */
+    int n_micro, all;     /* that are walked; that are played */
     int *task_of, *birth; /* by instruction, by buffer */
     int *family;          /* by buffer; -1: it is the same in all laps */
     int n_families;
@@ -51,16 +57,18 @@ typedef struct walker {
         int n, cap;
     } done;
     struct {
-        life **v;
-        int64_t *bytes;
+        birth *v;
         int n, cap;
     } born;
+    struct {
+        int *v, n, cap;
+    } laps;              /* where those of the repeat at work begin among the events */
     int pc, at, next[2]; /* the instruction; its place among all; the next micro-batch: backward,
                             forward */
     walking how;
-    sk_holes holes;
-    int64_t enough; /* bytes with which an order is of no use, and is not walked on; 0: any */
-    bool failed;
+    sk_lap_events events;
+    sk_lap_played *played; /* by order; of the program before */
+    bool failed, uneven;   /* uneven: laps differ, a longer step may tell */
 } walker;
 
 /* --- families --- */
@@ -228,14 +236,23 @@ static int micro_of(const walker *w, int buf)
     return task_at(w, there->task)->work == by->work ? there->micro : -1;
 }
 
+/* Micro -1, family < 0: not known. */
+static sk_lap_buffer buffer_of(const walker *w, int buf)
+{
+    bool other = (w->birth[buf] < w->p->n_train) != (w->pc < w->p->n_train);
+    if (w->family[buf] < 0) return (sk_lap_buffer){w->n_families + buf, -1};
+    int micro = other || w->task_of[w->pc] < 0 ? -1 : micro_of(w, buf);
+    if (micro < 0 || micro >= w->n_micro) return (sk_lap_buffer){-1, -1};
+    return (sk_lap_buffer){w->family[buf], micro};
+}
+
 /* NULL: not known. */
 static life *life_of(walker *w, int buf)
 {
-    bool other = (w->birth[buf] < w->p->n_train) != (w->pc < w->p->n_train);
-    if (w->family[buf] < 0) return &w->lives[(int64_t)w->n_families * w->n_micro + buf];
-    int micro = other || w->task_of[w->pc] < 0 ? -1 : micro_of(w, buf);
-    if (micro < 0 || micro >= w->n_micro) return NULL;
-    return &w->lives[(int64_t)w->family[buf] * w->n_micro + micro];
+    sk_lap_buffer b = buffer_of(w, buf);
+    if (b.family < 0) return NULL;
+    if (b.micro < 0) return &w->lives[(int64_t)w->n_families * w->n_micro + buf];
+    return &w->lives[(int64_t)b.family * w->n_micro + b.micro];
 }
 
 static int64_t taken_by(const walker *w, int buf)
@@ -258,60 +275,57 @@ static void find_last(walker *w)
     }
 }
 
-/* --- placing, as memory.c does it --- */
+/* --- writing down, as memory.c places --- */
 
-static void bear(walker *w, life *x, int64_t bytes)
+static void bear(walker *w, life *x, int buf)
 {
     int at = w->born.n;
-    if (w->born.n == w->born.cap) {
-        w->born.cap = w->born.cap ? 2 * w->born.cap : 64;
-        w->born.v = sk_grow(w->tmp, w->born.v, sizeof(life *) * (size_t)at,
-                            sizeof(life *) * (size_t)w->born.cap);
-        w->born.bytes = sk_grow(w->tmp, w->born.bytes, sizeof(int64_t) * (size_t)at,
-                                sizeof(int64_t) * (size_t)w->born.cap);
-    }
-    for (; w->how == LARGEST_FIRST && at && w->born.bytes[at - 1] < bytes; at--) {
+    int64_t bytes = w->p->bufs.v[buf].bytes;
+    (void)sk_push(w->tmp, &w->born);
+    for (; w->how == LARGEST_FIRST && at && w->born.v[at - 1].bytes < bytes; at--)
         w->born.v[at] = w->born.v[at - 1];
-        w->born.bytes[at] = w->born.bytes[at - 1];
-    }
-    w->born.v[at] = x;
-    w->born.bytes[at] = bytes;
-    w->born.n++;
+    w->born.v[at] = (birth){x, buffer_of(w, buf), bytes};
+    x->born = true;
 }
 
-/* The operand whose memory output 0 takes over here; NULL: none. */
-static life *heir_of(walker *w)
+/* The operand whose memory output 0 takes over here; -1: none. */
+static int heir_of(walker *w)
 {
     const sk_inst *in = &w->p->insts.v[w->pc];
-    if (in->act != SK_DO_OP || !in->node->op->reuse || in->out[0] < 0) return NULL;
-    if (!is_born(w, in->out[0])) return NULL;
+    if (in->act != SK_DO_OP || !in->node->op->reuse || in->out[0] < 0) return -1;
+    if (!is_born(w, in->out[0])) return -1;
     for (int r = 0; r < in->node->n_in; r++) {
         life *x = sk_memory_may_take(w->p, in, r) ? life_of(w, in->in[r]) : NULL;
-        if (x && x->last == w->at) return x;
+        if (x && x->last == w->at) return in->in[r];
     }
-    return NULL;
+    return -1;
 }
 
-static void place(walker *w)
+static void take_all(walker *w, int heir)
+{
+    life *out = heir < 0 ? NULL : life_of(w, w->p->insts.v[w->pc].out[0]);
+    for (int i = 0; i < w->born.n; i++) {
+        const birth *b = &w->born.v[i];
+        if (b->of == out) {
+            sk_lap_take_over(&w->events, b->buf, buffer_of(w, heir));
+            life_of(w, heir)->taken = true;
+        } else sk_lap_take(&w->events, b->buf, sk_memory_lines(b->bytes));
+    }
+    w->born.n = 0;
+}
+
+static void write_down(walker *w)
 {
     const touched *t = &w->of[w->pc];
-    life *from = heir_of(w), *out = from ? life_of(w, w->p->insts.v[w->pc].out[0]) : NULL;
     life *here[MOST_OPERANDS];
     for (int i = 0; i < t->n; i++) {
         here[i] = life_of(w, t->v[i]);
-        if (is_born(w, t->v[i]) && here[i]->at < 0) bear(w, here[i], w->p->bufs.v[t->v[i]].bytes);
+        if (is_born(w, t->v[i]) && !here[i]->born) bear(w, here[i], t->v[i]);
     }
-    for (int i = 0; i < w->born.n; i++) {
-        life *x = w->born.v[i];
-        if (x == out) {
-            x->at = from->at;
-            from->taken = true;
-        } else x->at = sk_holes_take(&w->holes, sk_memory_lines(w->born.bytes[i]));
-    }
-    w->born.n = 0;
+    take_all(w, heir_of(w));
     for (int i = 0; i < t->n; i++)
         if (here[i]->last == w->at && !here[i]->taken)
-            sk_holes_give(&w->holes, here[i]->at, taken_by(w, t->v[i]));
+            sk_lap_give(&w->events, buffer_of(w, t->v[i]), taken_by(w, t->v[i]));
 }
 
 /* --- laps --- */
@@ -328,17 +342,31 @@ static void one_inst(walker *w, bool lap_begins)
     bool begins = task >= 0 && (lap_begins || !w->done.n || w->done.v[w->done.n - 1].task != task);
     if (begins) begin_task(w, task);
     if (w->how == TO_FIND) find_last(w);
-    else place(w);
+    else write_down(w);
     w->at++;
+}
+
+/* Has a longer step more of its laps? */
+static bool grows(const sk_program *p, const sk_repeats *r, const sk_repeat *x)
+{
+    return r->train.pairs == 1 || x->n_tasks == 2 || x->at >= p->n_train;
 }
 
 static int more_laps(const walker *w, const sk_repeat *x)
 {
-    bool changes = w->r->train.pairs == 1 || x->n_tasks == 2 || x->at >= w->p->n_train;
-    return changes ? x->more - (w->r->n_micro - w->n_micro) : x->more;
+    return grows(w->p, w->r, x) ? x->more - (w->r->n_micro - w->n_micro) : x->more;
 }
 
-static bool is_useless(const walker *w) { return w->enough && w->holes.top >= w->enough; }
+static void mark_lap(walker *w) { *(int *)sk_push(w->tmp, &w->laps) = w->events.n; }
+
+/* All laps of a repeat are written. */
+static void end_repeat(walker *w, const sk_repeat *x)
+{
+    int more = w->all - w->n_micro;
+    mark_lap(w);
+    if (w->how == TO_FIND || !more || !grows(w->p, w->r, x)) return;
+    if (!sk_lap_repeat(&w->events, w->laps.v, w->laps.n - 1, more)) w->uneven = true;
+}
 
 /* Instructions from..to of the program, with laps. */
 static void section(walker *w, bool train, int from, int to)
@@ -349,7 +377,11 @@ static void section(walker *w, bool train, int from, int to)
     w->tasks = &w->p->plan->plan.tasks[train][w->p->stage];
     w->done.n = w->next[0] = w->next[1] = 0;
     while (x < end && (x->at < from || !x->n)) x++;
-    for (w->pc = from; w->pc < to && !w->failed && !is_useless(w);) {
+    for (w->pc = from; w->pc < to && !w->failed && !w->uneven;) {
+        if (x < end && w->pc == x->at) {
+            if (!lap) w->laps.n = 0;
+            mark_lap(w);
+        }
         one_inst(w, begins);
         begins = false;
         w->pc++;
@@ -357,26 +389,27 @@ static void section(walker *w, bool train, int from, int to)
         if (lap++ < more_laps(w, x)) {
             w->pc = x->at;
             begins = true;
-        } else x++, lap = 0;
+        } else end_repeat(w, x++), lap = 0;
     }
+    sk_lap_section(&w->events);
 }
 
-static int64_t walk(walker *w, walking how)
+static void walk(walker *w, walking how)
 {
     const sk_program *p = w->p;
     int64_t lives = (int64_t)w->n_families * w->n_micro + p->bufs.n;
     w->how = how;
     w->at = 0;
-    w->holes = (sk_holes){.arena = w->tmp};
+    w->events = (sk_lap_events){
+        .arena = w->tmp, .n_micro = w->n_micro, .n_families = w->n_families + p->bufs.n};
     for (int64_t i = 0; i < lives; i++) {
-        w->lives[i].at = -1;
-        w->lives[i].taken = false;
+        w->lives[i].born = w->lives[i].taken = false;
         if (how == TO_FIND) w->lives[i].last = -1;
     }
     section(w, true, 0, p->n_train);
     for (w->pc = p->n_train; w->pc < p->n_mean && !w->failed; w->pc++) one_inst(w, false);
+    sk_lap_section(&w->events);
     if (p->n_mean < p->insts.n && !w->failed) section(w, false, p->n_mean, p->insts.n);
-    return w->holes.top;
 }
 
 /* --- the whole --- */
@@ -387,9 +420,8 @@ static int most_micro(const sk_program *p, const sk_repeats *r)
     int64_t all = p->insts.n, lap = 0;
     for (int k = 0; k < r->n; k++) {
         const sk_repeat *x = &r->v[k];
-        bool changes = r->train.pairs == 1 || x->n_tasks == 2 || x->at >= p->n_train;
         all += (int64_t)x->n * x->more;
-        lap += changes ? x->n : 0;
+        lap += grows(p, r, x) ? x->n : 0;
     }
     int64_t over = all - SK_MOST_INSTS;
     return over <= 0 || !lap ? r->n_micro : r->n_micro - (int)((over + lap - 1) / lap);
@@ -405,25 +437,72 @@ static int64_t more_tables(const sk_program *p, const sk_repeats *r)
     return sum;
 }
 
-bool sk_repeats_memory(sk_program *p, const sk_repeats *r)
+/* What stood in the arena of an earlier walk. */
+static void forget(walker *w)
+{
+    memset(&w->done, 0, sizeof w->done);
+    memset(&w->born, 0, sizeof w->born);
+    memset(&w->laps, 0, sizeof w->laps);
+}
+
+/* Walks a short step; false: its laps differ. */
+static bool walk_short(walker *w, int n_micro, int64_t *bytes)
+{
+    w->n_micro = n_micro;
+    w->uneven = false;
+    w->lives = sk_many(w->tmp, life, (int64_t)w->n_families * n_micro + w->p->bufs.n + 1);
+    walk(w, TO_FIND);
+    if (w->failed) return false;
+    walk(w, AS_NUMBERED);
+    if (w->uneven) return false;
+    *bytes = sk_lap_play_once(&w->played[0], &w->events, 0);
+    walk(w, LARGEST_FIRST);
+    if (w->uneven) return false;
+    int64_t other = sk_lap_play_once(&w->played[1], &w->events, *bytes);
+    if (other < *bytes) *bytes = other;
+    return true;
+}
+
+/* The shortest step whose laps are alike; of a section of one lap, as of GPipe, all. */
+static bool find_bytes(walker *w, int64_t *bytes)
+{
+    int some = w->r->train.pairs == 1 ? w->all : w->r->train.ahead + LAPS;
+    for (bool told = false; !told && !w->failed; some *= 2) {
+        sk_mark mark = sk_arena_mark(w->tmp);
+        told = walk_short(w, some < w->all ? some : w->all, bytes);
+        forget(w);
+        sk_arena_back(w->tmp, mark);
+    }
+    return !w->failed;
+}
+
+static bool plan_one(sk_program *p, const sk_repeats *r, sk_lap_played *played)
 {
     sk_arena tmp = {0};
-    walker w = {.p = p, .r = r, .tmp = &tmp, .n_micro = most_micro(p, r)};
-    int64_t bytes = 0, other = 0;
+    walker w = {.p = p, .r = r, .tmp = &tmp, .all = most_micro(p, r), .played = played};
+    int64_t bytes = 0;
     if (!r->n) return true;
     int least = r->train.pairs == 1 ? r->n_micro : SK_LISTED + r->train.ahead;
-    w.failed = w.n_micro < (least < r->n_micro ? least : r->n_micro);
+    w.failed = w.all < (least < r->n_micro ? least : r->n_micro);
     if (!w.failed) prepare(&w);
     if (!w.failed) list_touched(&w);
-    if (!w.failed) {
-        w.lives = sk_many(&tmp, life, (int64_t)w.n_families * w.n_micro + p->bufs.n + 1);
-        walk(&w, TO_FIND);
-    }
-    if (!w.failed) w.enough = bytes = walk(&w, AS_NUMBERED), other = walk(&w, LARGEST_FIRST);
+    bool told = !w.failed && find_bytes(&w, &bytes);
     sk_arena_end(&tmp);
-    if (w.failed) return false;
-    p->transient_bytes = other < bytes ? other : bytes;
+    if (!told) return false;
+    p->transient_bytes = bytes;
     p->more_tables = more_tables(p, r);
     sk_plan_memory(p);
     return true;
+}
+
+bool sk_repeats_memory(sk_program *const *p, int n)
+{
+    sk_lap_played played[2] = {0};
+    bool told = true;
+    for (int i = 0; told && i < n; i++) {
+        sk_repeats r;
+        told = sk_repeats_find(p[i], &r) && plan_one(p[i], &r, played);
+    }
+    for (int i = 0; i < 2; i++) sk_lap_played_end(&played[i]);
+    return told;
 }

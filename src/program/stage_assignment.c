@@ -11,9 +11,10 @@ static int n_stages(const sk_layout *l)
     return l->stage_axis < 0 ? 1 : l->mesh.size[l->stage_axis];
 }
 
-static int chunks_each(const sk_schedule *s, const sk_layout *l)
+int sk_schedule_chunks(const sk_layout *l)
 {
-    return s->chunks ? s->chunks : l->chunks ? l->chunks : 1;
+    const sk_schedule *s = sk_schedule_find(l->schedule);
+    return s && s->chunks ? s->chunks : l->chunks ? l->chunks : 1;
 }
 
 sk_status sk_assign_chunks(sk_lowering *e)
@@ -22,7 +23,7 @@ sk_status sk_assign_chunks(sk_lowering *e)
     int stages = n_stages(l);
     const sk_schedule *s = sk_schedule_find(l->schedule);
     sk_assert(s); /* parts/word/schedule.c has found it */
-    int each = chunks_each(s, l);
+    int each = sk_schedule_chunks(l);
     if (stages > SK_MOST_STAGES || each > MOST_CHUNKS)
         return sk_fail(SK_ECONF, "layout: %d stages of %d chunks; at most %d of %d are supported",
                        stages, each, SK_MOST_STAGES, MOST_CHUNKS);
@@ -44,7 +45,7 @@ sk_status sk_assign_chunks(sk_lowering *e)
 
 sk_status sk_propagate_sharding(sk_lowering *e)
 {
-    int n = n_stages(e->l) * chunks_each(e->plan.schedule, e->l);
+    int n = n_stages(e->l) * sk_schedule_chunks(e->l);
     return sk_propagate(e->tmp, e->g, e->l, e->plan.place, n, e->sp);
 }
 

@@ -18,9 +18,12 @@ typedef struct sk_auto_in {
     int64_t memory; /* bytes of a rank; 0: any */
     double seconds; /* 0: any */
     int most;       /* layouts; 0: any */
+    int64_t insts;  /* that are compiled; 0: any */
     bool lossy;
 } sk_auto_in;
 
+/* One layout, as the search prices it. */
+sk_status sk_auto_price(const sk_auto_in *in, const char *text, sk_priced_layout *out);
 sk_status sk_auto_layout(const sk_auto_in *in, sk_search_out *out);
 
 /* The machine of a job: job->machine, or a preset, since all hosts must choose alike. */

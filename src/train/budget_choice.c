@@ -12,25 +12,38 @@ static bool may_offload(const sk_setup *s)
            !s->job->stays_here;
 }
 
-sk_status sk_setup_options(sk_setup *s, const sk_machine *m, int64_t bytes,
-                           sk_budget_option **options, int *n)
+static sk_budget_in budget_of(const sk_setup *s, const sk_compile_opts *o, const sk_machine *m,
+                              int64_t bytes)
+{
+    return (sk_budget_in){.graph = &s->graph,
+                          .layout = &s->layout,
+                          .opts = o,
+                          .machine = m,
+                          .bytes = bytes,
+                          .may_offload = may_offload(s)};
+}
+
+static sk_compile_opts listed(const sk_setup *s)
 {
     sk_compile_opts o = sk_setup_opts(s);
     o.listed = true;
-    sk_budget_in in = {.graph = &s->graph,
-                       .layout = &s->layout,
-                       .opts = &o,
-                       .machine = m,
-                       .bytes = bytes,
-                       .may_offload = may_offload(s)};
+    return o;
+}
+
+sk_status sk_setup_options(sk_setup *s, const sk_machine *m, int64_t bytes,
+                           sk_budget_option **options, int *n)
+{
+    sk_compile_opts o = listed(s);
+    sk_budget_in in = budget_of(s, &o, m, bytes);
     return sk_budget_options(s->arena, &in, options, n);
 }
 
-static sk_status nothing_fits(const sk_setup *s, const sk_budget_option *v, int n)
+static sk_status nothing_fits(const sk_setup *s, const sk_machine *m, sk_budget_option *v, int n)
 {
-    const sk_budget_option *least = v;
-    for (int i = 1; i < n; i++)
-        if (v[i].bytes < least->bytes) least = &v[i];
+    sk_compile_opts o = listed(s);
+    sk_budget_in in = budget_of(s, &o, m, s->job->budget);
+    const sk_budget_option *least;
+    SK_TRY(sk_budget_least(&in, v, n, &least));
     return sk_fail(
         SK_ECONF,
         "budget is %s per rank, and the smallest of %d options needs %s (%s); more ranks, more "
@@ -67,5 +80,5 @@ sk_status sk_budget_choose(sk_setup *s)
             s->layout = options[i].layout;
             return SK_OK;
         }
-    return nothing_fits(s, options, n);
+    return nothing_fits(s, &m, options, n);
 }

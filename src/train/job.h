@@ -57,6 +57,7 @@ typedef struct sk_job {
     double lr_knob[SK_MAX_LR_KNOB];   /* of the schedule, in the order of sk_lr.knobs */
     int64_t warmup;
     char layout[SK_LAYOUT_TEXT];
+    bool layout_unsaid;            /* it is dp=RANKS, for nobody said one: default_layout.h */
     char relayout[SK_LAYOUT_TEXT]; /* "STEP: LAYOUT, ...": from these steps on; "": never */
     char order[SK_NAME];           /* "fast", "canonical" or "any" */
     char device[32];               /* cpu, cuda or cuda:N */

@@ -35,6 +35,7 @@ typedef struct sk_launch_opts {
     char *(*config)(sk_arena *a, const sk_job *job); /* the job as text, for config.yaml */
     /* The job that a checkpoint was saved in; NULL: nobody reads the text. */
     sk_status (*saved_job)(sk_arena *a, const char *checkpoint, sk_job *out);
+    const char *layout_line; /* why it has this layout; NULL: the user said it, or it is dp=RANKS */
 } sk_launch_opts;
 
 sk_status sk_launch(sk_arena *a, const sk_job *job, const sk_launch_opts *o);

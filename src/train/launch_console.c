@@ -150,6 +150,7 @@ void sk_launch_head(sk_launcher *l, const char *note)
 {
     sk_console_open(&l->console, l->o->to, &l->t);
     sk_console_head(&l->console);
+    if (l->o->layout_line) fprintf(l->o->to, "%-10s%s\n", "layout", l->o->layout_line);
     fprintf(l->o->to, "%s", sk_relayout_print(l->arena, &l->setup));
     l->phase = sk_relayout_with(&l->setup, l->t.step, l->t.next.batch);
     const char *idle = sk_idle_setup(l->arena, &l->setup);

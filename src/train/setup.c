@@ -5,6 +5,8 @@
 #include "program/param_groups.h"
 #include "base/threads.h"
 #include "base/strings.h"
+#include "layout/stage_balance.h"
+#include "train/auto_layers.h"
 #include "train/auto_layout.h"
 #include "train/batch_schedule.h"
 #include "train/budget_choice.h"
@@ -251,6 +253,15 @@ static sk_status read_links(sk_setup *s)
     return sk_links_read(s->arena, "comm.links", job->links, s->n_ranks, &s->links);
 }
 
+/* layers=auto. */
+static sk_status choose_layers(sk_setup *s)
+{
+    sk_machine m;
+    if (strcmp(s->layout.layers, SK_LAYERS_AUTO)) return SK_OK;
+    SK_TRY(sk_auto_machine(s->arena, s->job, &m));
+    return sk_auto_layers(s->job, &m, s->job->budget ? s->job->budget : m.memory, &s->layout);
+}
+
 static sk_status make_layout(sk_setup *s)
 {
     const sk_job *job = s->job;
@@ -258,6 +269,7 @@ static sk_status make_layout(sk_setup *s)
     if (!*text) text = sk_print(s->arena, "dp=%lld", job->ranks > 0 ? (long long)job->ranks : 1LL);
     if (!strcmp(text, "auto")) SK_TRY(sk_auto_text(s->arena, job, &text));
     SK_TRY(sk_layout_read(text, (int)job->ranks, &s->layout));
+    SK_TRY(choose_layers(s));
     if (s->layout.canonical && !strcmp(job->order, "any"))
         return sk_fail(SK_ECONF, "order is any, and the layout says canonical order; leave one of "
                                  "them out");

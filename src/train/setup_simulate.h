@@ -15,5 +15,13 @@ typedef struct sk_simulated_step {
 
 sk_status sk_setup_simulate(sk_arena *a, const sk_setup *s, const sk_machine *m,
                             sk_simulated_step *out);
+/* The same with the times of every instruction. */
+sk_status sk_setup_trace(sk_arena *a, const sk_setup *s, const sk_machine *m,
+                         sk_simulated_step *out);
+
+/* Device memory of rank 0 alone, which is quicker: other ranks may need more.  Adds to *insts the
+ * instructions of its program. */
+sk_status sk_setup_first_bytes(sk_arena *a, const sk_setup *s, const sk_machine *m, int64_t *bytes,
+                               int64_t *insts);
 
 #endif

@@ -181,7 +181,8 @@ static void defaults(void)
     check(job.ranks == 1 && job.ckpt_every.steps == 0 && job.ckpt_every.seconds == 600 &&
           job.log_every == -1);
     check(!load("model=nano-short") && job.seq == 100);
-    check(!load("-n 4") && job.ranks == 4 && !strcmp(job.layout, "dp=4"));
+    check(!load("-n 4") && job.ranks == 4 && !strcmp(job.layout, "dp=4") && job.layout_unsaid);
+    check(!load("-n 4 layout=dp=4") && !job.layout_unsaid);
     check(!load("-n4 layout=tp=4") && job.ranks == 4 && !strcmp(job.layout, "tp=4"));
 }
 
@@ -873,6 +874,7 @@ static void back_at(int line, const char *words)
     check_at(line, !file(text), "the printed job loads");
     memset(was.source, 0, sizeof was.source);
     memset(job.source, 0, sizeof job.source);
+    was.layout_unsaid = job.layout_unsaid; /* what is printed is said */
     bool equal = !memcmp(&was, &job, sizeof job);
     check_at(line, equal, "and is the same");
     if (!equal) printf("%s", text);

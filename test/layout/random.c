@@ -238,9 +238,9 @@ static const char *reference(const sk_trial *t, bool in_order)
     if (t->late) return in_order ? "offload=state; canonical order" : "offload=state";
     if (in_order) return "dp=1; canonical order";
     if (!sk_schedule_find(l.schedule)->async) return "dp=1";
-    snprintf(text, sizeof text, "pp=%d micro=%d schedule=%s%s",
+    snprintf(text, sizeof text, "pp=%d micro=%d schedule=%s%s%s%s",
              l.stage_axis < 0 ? 1 : l.mesh.size[l.stage_axis], l.n_micro ? l.n_micro : 1,
-             l.schedule, l.balance ? " balance" : "");
+             l.schedule, l.balance ? " balance" : "", *l.layers ? " layers=" : "", l.layers);
     return text;
 }
 

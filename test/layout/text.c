@@ -41,6 +41,8 @@ static const struct {
     {"tp=2", "mesh tp=2\n\n  split hfv over tp   # letters may stand together\n"},
     {"pp=2", "mesh pp=2; stages over pp"},
     {"pp=2 schedule=gpipe micro=4", "mesh pp=2; stages over pp schedule gpipe micro 4"},
+    {"pp=4 layers=7+8+8+7", "mesh pp=4; stages over pp layers 7+8x2+7"},
+    {"pp=4 layers=auto micro=8", "mesh pp=4; stages over pp layers auto micro 8"},
     {"pp=2 schedule=gpipe micro=4", "mesh pp=2; stages over pp micro 4 schedule gpipe"},
     {"dp=2 micro=3", "mesh dp=2; split b over dp; micro 3"},
     {"dp=2 schedule=gpipe", "mesh dp=2; split b over dp; schedule gpipe"},
@@ -332,6 +334,16 @@ static const struct {
     {"dp=2 zero=3 prefetch=2; gather weights 1 ahead",
      "'prefetch' is said twice (\"gather weights N ahead\" says it, too)", 0},
     {"tp=2 sp sp", "'sp' is said twice", 0},
+    {"pp=2 layers=1+1 layers=auto", "'layers' is said twice", 0},
+    {"pp=2 layers=1+1 balance", "both say which stage has which layers", 0},
+    {"dp=2 layers=1+1", "layers is about the stages of a pipeline", 0},
+    {"pp=2 layers=", "the numbers of layers of all stages are needed", 0},
+    {"pp=2 layers=1+", "the numbers of layers of all stages are needed", 0},
+    {"pp=2 layers=1+x2", "the numbers of layers of all stages are needed", 0},
+    {"pp=2 layers=1x0", "the numbers of layers of all stages are needed", 0},
+    {"pp=2 layers=-1+3", "the numbers of layers of all stages are needed", 0},
+    {"pp=2 layers=1x32769", "the numbers of layers of all stages are needed", 0},
+    {"pp=2 layers=1+40000", "the numbers of layers of all stages are needed", 0},
     {"dp=2 replica replica", "'replica' is said twice", 0},
     {"gist gist=60", "'gist' is said twice", 0},
     {"gist=101", "from 1 to 100, found \"101\"", 0},
@@ -381,6 +393,10 @@ static void compile_errors(void)
     compile_refused("dp=2 schedule=zigzag", "no schedule is called 'zigzag'");
     compile_refused("pp=513", "at most 512");
     compile_refused("pp=2 schedule=zb-v chunks=3", "has 2 chunks a stage, not 3");
+    compile_refused("pp=2 layers=1+1+0", "has the layers of 3 chunks, and there are 2");
+    compile_refused("pp=2 schedule=zb-v layers=1+1", "and there are 4: 2 for each of 2 stages");
+    compile_refused("pp=2 layers=1+2", "are 3, and the model has 2");
+    compile_refused("pp=2 layers=auto", "a job and its machine choose the numbers");
 }
 
 /* --- anything at all --- */
@@ -440,7 +456,8 @@ static void together(void)
         char *out = sk_layout_print(&arena, &l);
         bool back = !sk_layout_read(out, 0, &m) && same_layout(&l, &m) &&
                     l.canonical == m.canonical && l.chunks == m.chunks && l.balance == m.balance &&
-                    !memcmp(l.by, m.by, sizeof l.by) && !strcmp(sk_layout_print(&arena, &m), out) &&
+                    !strcmp(l.layers, m.layers) && !memcmp(l.by, m.by, sizeof l.by) &&
+                    !strcmp(sk_layout_print(&arena, &m), out) &&
                     !strcmp(sk_layout_short(&arena, &l), sk_layout_short(&arena, &m));
         if (!back) printf("\"%s\" was read and comes back as\n%s", text, out);
         check(back);

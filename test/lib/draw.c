@@ -615,6 +615,7 @@ static void draw_layout(pair *p, const sk_pair_most *most)
     plan l = {0};
     sk_assert(!sk_pair_read(p, &t));
     l.ask = (sk_word_ask){.gpu = t.gpu, .dtype = t.dtype};
+    dice.blocks = (int)t.hyper.num_hidden_layers;
     l.tied = t.hyper.tie_word_embeddings && strcmp(t.model->name, "mlp") != 0;
     l.sums = goes_alone(sk_optim_find(t.optim));
     l.averages = sk_optim_find(t.optim)->average != 0;

@@ -17,6 +17,7 @@ typedef struct machine {
     double work, sends[3], bubble, launch;
     int refused_tp; /* sizes of tp that are refused, and multiples */
     double slow;    /* seconds that a price takes */
+    int64_t lazy;   /* what needs more bytes is not timed, unless that is asked for; 0: all is */
 } machine;
 
 static int size_of(const sk_layout *l, const char *name)
@@ -26,10 +27,11 @@ static int size_of(const sk_layout *l, const char *name)
 }
 
 /* Work over ranks, what axes send, a bubble, and a launch for each micro-batch. */
-static sk_status price(void *ctx, const char *text, sk_priced_layout *out)
+static sk_status price(void *ctx, const char *text, bool timed, sk_priced_layout *out)
 {
     const machine *m = ctx;
     sk_layout l;
+    out->untimed = false;
     if (m->slow > 0) usleep((unsigned)(m->slow * 1e6));
     SK_TRY(sk_layout_read(text, RANKS, &l));
     int dp = size_of(&l, "dp"), tp = size_of(&l, "tp"), pp = size_of(&l, "pp");
@@ -43,6 +45,10 @@ static sk_status price(void *ctx, const char *text, sk_priced_layout *out)
     out->seconds = out->busy + out->exposed + out->bubble;
     out->bytes =
         (int64_t)((l.shard ? 100.0 / dp : 100.0) / tp / pp + (*l.recompute ? 5 : 40.0 / micro));
+    out->insts = 1;
+    if (timed || !m->lazy || out->bytes <= m->lazy) return SK_OK;
+    out->untimed = true;
+    out->seconds = INFINITY;
     return SK_OK;
 }
 
@@ -66,10 +72,10 @@ static double best_of_all(machine *m, int64_t memory)
             for (int micro = 1; micro <= 64; micro++)
                 for (int k = 0; k < 4; k++) {
                     char text[SK_SEARCH_TEXT];
-                    sk_priced_layout x;
+                    sk_priced_layout x = {.bytes = 0};
                     snprintf(text, sizeof text, "dp=%d tp=%d pp=%d micro=%d%s%s", dp, tp,
                              RANKS / dp / tp, micro, again[k & 1], shards[k / 2]);
-                    if (!price(m, text, &x) && (!memory || x.bytes <= memory))
+                    if (!price(m, text, true, &x) && (!memory || x.bytes <= memory))
                         best = fmin(best, x.seconds);
                 }
         }
@@ -103,6 +109,9 @@ static void finds_the_best(void)
             sk_search_in in = search_of(&m, memory, 1);
             double best = best_of_all(&m, memory);
             check(!sk_layout_search(&in, &one) && one.n_best > 0);
+            m.lazy = memory;
+            check(!sk_layout_search(&in, &four) && four.best[0].seconds <= 1.05 * best);
+            m.lazy = 0;
             in.threads = 4;
             check(!sk_layout_search(&in, &four) && !strcmp(one.best[0].text, four.best[0].text));
             check(one.n_priced == four.n_priced && one.n_refused == four.n_refused);
@@ -148,11 +157,30 @@ static void nothing_fits(void)
     check(sk_layout_search(&in, &out) == SK_ECONF && strstr(sk_error_line(), "'hurry'"));
 }
 
+/* Hints are priced behind the starts: the best may be one of them, `start` is none. */
+static void takes_hints(void)
+{
+    static const char *const hints[] = {"dp=6 pp=4 micro=8 zero=1", "dp=12 pp=2 micro=16"};
+    machine m = {.work = 10, .sends = {0.2, 0.5, 0.01}, .bubble = 0.1, .refused_tp = 8};
+    sk_search_in in = search_of(&m, 0, 1);
+    sk_priced_layout hint = {.seconds = 0}, start = {.seconds = 0};
+    sk_search_out out;
+    in.hints = hints;
+    in.n_hints = 2;
+    in.most = 4; /* starts and hints, and nothing else */
+    check(!price(&m, hints[0], &hint) && !price(&m, starts[0], &start));
+    check(!sk_layout_search(&in, &out) && out.n_best > 0);
+    check(!strcmp(out.best[0].text, hints[0]) && out.best[0].seconds == hint.seconds);
+    check(!strcmp(out.start.text, starts[0]) && out.start.seconds == start.seconds);
+    check(hint.seconds < start.seconds);
+}
+
 int main(void)
 {
     finds_the_best();
     keeps_to_its_limits();
     nothing_fits();
+    takes_hints();
     printf("%d checks, %d wrong\n", checks, bad);
     return bad != 0;
 }
