@@ -168,7 +168,7 @@ static void takes_hints(void)
     in.hints = hints;
     in.n_hints = 2;
     in.most = 4; /* starts and hints, and nothing else */
-    check(!price(&m, hints[0], &hint) && !price(&m, starts[0], &start));
+    check(!price(&m, hints[0], true, &hint) && !price(&m, starts[0], true, &start));
     check(!sk_layout_search(&in, &out) && out.n_best > 0);
     check(!strcmp(out.best[0].text, hints[0]) && out.best[0].seconds == hint.seconds);
     check(!strcmp(out.start.text, starts[0]) && out.start.seconds == start.seconds);
