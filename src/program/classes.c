@@ -205,6 +205,18 @@ static bool uneven_ring(const sk_layout *l, int axis)
     return l->by[axis] == SK_BY_RING && l->partition;
 }
 
+/* A ring beside products (overlap_ring.c) goes in shards of time: where its ranks do not divide the
+ * time that they have, their sizes go by the place. */
+static bool uneven_shards(const sk_graph *g, const sk_layout *l, int axis)
+{
+    const char *by = l->split[axis];
+    int64_t ranks = l->mesh.size[axis];
+    if (l->overlap < 2 || ranks < 2 || (by[0] == g->batch && !by[1])) return false;
+    for (int a = 0; a < l->mesh.n; a++)
+        if (a != axis && strchr(l->split[a], 't')) ranks *= l->mesh.size[a];
+    return g->size['t'] % ranks != 0;
+}
+
 /* A shard of offloaded gradients is copied with the tiles that it lies in: their number depends on
  * its place, not only on its size. */
 static bool placed_in_tiles(const sk_layout *l, int axis)
@@ -239,7 +251,7 @@ static uint64_t key_of(const sk_graph_plan *plan, const cutter *c, int n, const 
     for (int a = 0; a < l->mesh.n; a++) {
         bool keeps = l->replica && a == l->shard_axis; /* the first rank keeps the weights of all */
         if (a == l->stage_axis || uneven_work(g, l, a) || uneven_ring(l, a) ||
-            placed_in_tiles(l, a) || a == pairs)
+            uneven_shards(g, l, a) || placed_in_tiles(l, a) || a == pairs)
             key = fold(key, coord[a]);
         else if (owners || keeps) key = fold(key, coord[a] == 0);
         if (a == l->shard_axis && l->copy > 1) key = fold(key, coord[a] % l->copy);
