@@ -212,6 +212,8 @@ bool sk_lower_wanted_partial(const sk_lowering *e, const sk_tensor *t, int axis)
 void sk_lower_forget(sk_lowering *e, const sk_tensor *t); /* it is not available any more */
 sk_state sk_state_settled(const sk_state *s);             /* partial becomes replicated */
 bool sk_state_partly_settled(const sk_state *s, const sk_state *made, int n_axes);
+/* Is it a partial sum over all axes over which one is wanted? */
+bool sk_state_has_sums(const sk_state *s, const sk_state *want, int n_axes);
 
 /* stage_messages.c: messages between stages. */
 int sk_lower_rank_of_stage(const sk_lowering *e, int stage); /* same coordinates otherwise */

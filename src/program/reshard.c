@@ -27,6 +27,13 @@ bool sk_state_partly_settled(const sk_state *s, const sk_state *made, int n_axes
     return true;
 }
 
+bool sk_state_has_sums(const sk_state *s, const sk_state *want, int n_axes)
+{
+    for (int a = 0; a < n_axes; a++)
+        if (want->how[a] == SK_PARTIAL && s->how[a] != SK_PARTIAL) return false;
+    return true;
+}
+
 static sk_at_hand **hand_of(sk_lowering *e, const sk_tensor *t)
 {
     return &e->hand[t->id * e->plan.n_listed + e->at.micro];
@@ -339,6 +346,22 @@ int sk_lower_source(sk_lowering *e, const sk_tensor *t, sk_state *now)
     return buf;
 }
 
+/* Where another node had the sums over some axes taken, a copy was summed over the others: what was
+ * not is still there. */
+static void find_sums(sk_lowering *e, const sk_tensor *t, const sk_state *want, sk_state *now,
+                      int *buf)
+{
+    int n = e->l->mesh.n;
+    if (*buf < 0 || sk_state_has_sums(now, want, n)) return;
+    for (sk_at_hand *h = *hand_of(e, t); h; h = h->next)
+        if (sk_state_partly_settled(&h->state, &e->sp->made[t->id], n) &&
+            sk_state_has_sums(&h->state, want, n)) {
+            *now = h->state;
+            *buf = h->buf;
+            return;
+        }
+}
+
 sk_status sk_lower_need(sk_lowering *e, const sk_tensor *t, const sk_state *want, int *buf)
 {
     if (t->role == SK_PARAM) return need_param(e, t, want, buf);
@@ -348,6 +371,7 @@ sk_status sk_lower_need(sk_lowering *e, const sk_tensor *t, const sk_state *want
     else {
         sk_state now;
         *buf = sk_lower_source(e, t, &now);
+        find_sums(e, t, want, &now, buf);
         bool rows = *buf >= 0 && by_rows(e, t, &now, want);
         if (*buf < 0) {
             if (sk_is_clone(e, t->from)) SK_TRY(sk_lower_clone(e, t->from));

@@ -65,6 +65,19 @@ static item *source(const walk *x, const sk_tensor *t)
     return h;
 }
 
+/* As find_sums() of reshard.c. */
+static item *source_with_sums(const walk *x, const sk_tensor *t, const sk_state *want)
+{
+    int n = x->e->l->mesh.n;
+    item *h = source(x, t);
+    if (!h || sk_state_has_sums(&h->state, want, n)) return h;
+    for (item *i = *hand_of(x, t); i; i = i->next)
+        if (sk_state_partly_settled(&i->state, &x->e->sp->made[t->id], n) &&
+            sk_state_has_sums(&i->state, want, n))
+            return i;
+    return h;
+}
+
 /* --- records --- */
 
 static bool same_task(sk_task a, sk_task b) { return a.work == b.work && a.chunk == b.chunk; }
@@ -159,7 +172,8 @@ static void need(walk *x, const sk_tensor *t, const sk_state *want)
         have(x, t, want, -1);
         return;
     }
-    if (!(h = source(x, t))) make(x, t), h = source(x, t);
+    if (!source(x, t)) make(x, t);
+    h = source_with_sums(x, t, want);
     sk_assert(h);
     use(x, t, h);
     int buf = reshard(x, t, h, want);
