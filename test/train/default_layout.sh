@@ -2,22 +2,10 @@
 # default_layout.sh - the layout of a job that says none: dp=RANKS for small ones and for those that
 # say something that goes with it; else the one that a search finds, alike on all ranks however they
 # are started, told in a line, kept in config.yaml, and with the results of the same words said.
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
 unset SKEIN_HOST SKEIN_WIRE SKEIN_JOB SKEIN_RANK SKEIN_RANKS RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
 limit=100
-checks=0
-
-fail() {
-    echo "$*"
-    exit 1
-}
 
 small=(model=tiny data.train=text data.tokenizer=byte train.steps=2 train.batch=4 train.seq=16
     train.threads=1 val.every=0 sample.every=0 log.every=1)
